@@ -1,4 +1,4 @@
-"""Convolutions while other processes keep all cores busy: torch's threads, the own pool, one thread."""
+"""Convolutions while other processes keep all cores busy: torch's threads, Turnout's pool, one thread."""
 
 from __future__ import annotations
 

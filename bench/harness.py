@@ -1,4 +1,4 @@
-"""Times several programs that compute the same result: verified first, interleaved, medians and quartiles."""
+"""Times programs that compute the same result: verifies first, interleaves, reports quartiles."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Row:
     low_us: float
     high_us: float
     ratio: float  # median / median of the baseline: the first entry, or the fastest of the floors
-    first_us: float  # median of the first calls of bursts, which run with the cache as other programs left it
+    first_us: float  # median of the first calls of bursts, which find the cache as other programs left it
     gb_per_s: float | None = None
 
 
@@ -64,7 +64,7 @@ class Comparison:
 
 
 def with_threads(count: int, entry: Entry) -> Entry:
-    """The entry on `count` threads of turnout. The caller restores the number of threads afterwards."""
+    """Runs the entry on `count` Turnout threads. The caller restores the number of threads."""
 
     def run() -> None:
         turnout.set_num_threads(count)
@@ -75,7 +75,7 @@ def with_threads(count: int, entry: Entry) -> Entry:
 
 
 def copy_floor(source: np.ndarray) -> Entry:
-    """The floor for programs that move these bytes: a streamed copy of them."""
+    """The floor of programs that move these bytes: a streamed copy."""
     target = np.ones_like(source)
     return Entry("streamed copy of the same bytes", lambda: turnout._core.stream_copy(target, source))
 
@@ -89,14 +89,14 @@ def on_all_threads(function: Callable, calls: list[tuple], pool: ThreadPoolExecu
 
 
 def parts_of(size: int) -> list[tuple[int, int]]:
-    """Begin and end of each thread's part of `size` bytes."""
+    """Returns begin and end of each thread's part of `size` bytes."""
     threads = turnout.get_num_threads()
     ends = [size * t // threads // 64 * 64 for t in range(threads)] + [size]
     return list(itertools.pairwise(ends))
 
 
 def memcpy_floor(arrays: list[np.ndarray], name: str) -> Entry:
-    """libc's memcpy of as many bytes as these arrays have, on all threads."""
+    """Copies as many bytes as these arrays have with libc's memcpy, on all threads."""
     source = np.ones(sum(x.nbytes for x in arrays), dtype=np.uint8)
     target, pool = np.zeros_like(source), ThreadPoolExecutor()
     memcpy = ctypes.CDLL(None).memcpy
@@ -111,7 +111,7 @@ def memcpy_floor(arrays: list[np.ndarray], name: str) -> Entry:
 
 
 def fill_floors(target: np.ndarray, what: str) -> list[Entry]:
-    """Fills `target` with -1 on all threads, by libc and by torch."""
+    """Fills `target` with -1 on all threads, with libc and with torch."""
     import torch
 
     tensor, pool = torch.from_numpy(target), ThreadPoolExecutor()
@@ -126,10 +126,10 @@ def fill_floors(target: np.ndarray, what: str) -> list[Entry]:
 
 
 def verify(entry: Entry, expected: Results, tolerance: float | None) -> None:
-    """Ends the benchmark if the result is wrong, so that no wrong program is timed.
+    """Exits if the result is wrong, so that no wrong program is timed.
 
-    Without a tolerance the bits must equal the expected ones. With one, for each array of floats, the sum of
-    the errors may be at most the tolerance times the sum of the expected values.
+    Without a tolerance, the bits must be equal. With one, for each array of floats, the sum of the errors may
+    be at most the tolerance times the sum of the expected values.
     """
     if entry.result is None:
         return
@@ -140,7 +140,7 @@ def verify(entry: Entry, expected: Results, tolerance: float | None) -> None:
         else:
             is_right = bool(abs(actual - right).sum() <= tolerance * abs(right).sum())
         if not is_right:
-            raise SystemExit(f"{entry.name}: its result differs from the definition; it is not timed")
+            raise SystemExit(f"{entry.name}: its result differs from the definition, so it is not timed")
 
 
 def arrays(results: Results) -> tuple[np.ndarray, ...]:
@@ -164,11 +164,11 @@ def compare(
     """Times the entries in rounds of one burst each, until `seconds` have passed.
 
     A burst is about 20 ms of calls of one entry. Its first call, which warms up caches and threads, is
-    recorded separately. With `settle`, that many seconds pass between bursts, so that the workers of another
-    library have stopped spinning. A sample is the mean of `calls` calls. The first `floors` entries are
-    alternatives of the same work; the fastest of them is the baseline of the ratios. `clock` may be
-    time.process_time where all entries run on one thread: then the work of other processes does not count.
-    There are `least` samples of each entry, or more.
+    recorded separately. `settle` adds a pause of that many seconds between bursts, until the workers of
+    another library have stopped spinning. A sample is the mean of `calls` calls. The first `floors` entries
+    are alternatives for the same work; the fastest is the baseline of the ratios. If all entries run on one
+    thread, `clock` may be time.process_time, which excludes the work of other processes. Each entry gets at
+    least `least` samples.
     """
     for entry in entries:
         if expected is not None:
@@ -203,7 +203,7 @@ def compare(
 
 
 def burst_of(entry: Entry, calls: int, clock: Callable[[], float]) -> list[float]:
-    """The samples of one burst, in microseconds per call; at least two."""
+    """Returns the samples of one burst, at least two, in microseconds per call."""
     samples: list[float] = []
     end = time.perf_counter() + BURST
     while len(samples) < 2 or time.perf_counter() < end:
@@ -220,7 +220,7 @@ def show(comparison: Comparison, beside: str = "the first") -> None:
         table.add_column(column, justify="left" if not column else "right")
     for row in comparison.rows:
         table.add_row(
-            escape(row.name),  # rich would read the brackets in names as markup
+            escape(row.name),  # rich reads brackets as markup
             f"{row.median_us:,.1f}",
             f"{row.low_us:,.1f} .. {row.high_us:,.1f}",
             f"{row.first_us:,.1f}",
@@ -231,18 +231,18 @@ def show(comparison: Comparison, beside: str = "the first") -> None:
 
 
 def fma_peak() -> float:
-    """The most floating-point operations per second of this thread now."""
+    """Measures this thread's peak of floating-point operations per second."""
     return turnout._core.fma_peak()
 
 
 def record(comparisons: list[Comparison], path: Path, command: str) -> None:
-    """Writes all numbers with machine, date and command as JSON, from which the plots are made."""
+    """Writes all numbers with machine, date and command as JSON, the input of the plots."""
     path.parent.mkdir(parents=True, exist_ok=True)
     machine = {"cpu": cpu_name(), "cpus": os.cpu_count(), "python": platform.python_version()}
     machine |= {key: str(value) for key, value in turnout._core.info().items()}
     made = {"machine": machine, "date": datetime.date.today().isoformat(), "command": command}
     path.write_text(json.dumps(made | {"comparisons": [asdict(c) for c in comparisons]}, indent=1))
-    console.print(f"recorded in {path}")
+    console.print(f"wrote {path}")
 
 
 def cpu_name() -> str:
@@ -253,7 +253,7 @@ def cpu_name() -> str:
 
 
 class Summary:
-    """The ratios that the READMEs quote, as one table at the end."""
+    """The ratios that the READMEs quote, printed as one table at the end."""
 
     def __init__(self) -> None:
         self.table = Table(title="summary", title_justify="left")

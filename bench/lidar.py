@@ -1,8 +1,7 @@
 """Simulated LiDAR frames of a street (ground, cars, facades, foliage), as points and voxels in scan order.
 
-The recorded times in docs/numbers.md were measured on these frames, and named scales need frames with a given
-number of voxels from several sweeps. The generator therefore stays as it is; turnout.simulate, which the demo
-and the examples use, is free to change.
+docs/numbers.md records times on these frames, and named scales need frames with a given number of voxels from
+several sweeps. Do not change this generator; change turnout.simulate, which the demo and the examples use.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ SPACE = (41, 1440, 1440)  # z, y, x; voxels of 0.2 x 0.075 x 0.075 m, x and y wi
 VOXEL = np.array([0.2, 0.075, 0.075])
 LOW = np.array([-5.0, -54.0, -54.0])
 BEAMS, AZIMUTHS = 64, 800
-HEIGHT = 1.84  # of the sensor over the ground
+HEIGHT = 1.84  # of the sensor above the ground, in metres
 ADVANCE = 0.9  # metres between sweeps
 
 
@@ -35,7 +34,7 @@ class Boxes:
 
 
 def street(random: np.random.Generator) -> Boxes:
-    """Cars along and across a street, facades on both sides, poles, people and trees between."""
+    """Cars along and across a street, facades on both sides, with poles, people and trees."""
     boxes = Boxes()
     for side in (-1, 1):
         x = -70.0
@@ -57,7 +56,7 @@ def street(random: np.random.Generator) -> Boxes:
 
 
 def sweep(boxes: Boxes, sensor: np.ndarray, slope: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Points (z, y, x) of one turn, azimuth by azimuth: the nearest surface on each ray."""
+    """Returns the points (z, y, x) of one sweep, azimuth by azimuth: the nearest surface on each ray."""
     azimuth = np.linspace(-np.pi, np.pi, AZIMUTHS, endpoint=False) + random.uniform(0, 2 * np.pi / AZIMUTHS)
     elevation = np.radians(np.linspace(2.0, -24.8, BEAMS))
     flat = np.cos(elevation)[None, :]
@@ -95,7 +94,7 @@ def sweep(boxes: Boxes, sensor: np.ndarray, slope: np.ndarray, random: np.random
 
 
 def sweeps(number: int) -> Iterator[np.ndarray]:
-    """The turns of frame `number` in sequence, with the sensor moving along the street."""
+    """Yields the sweeps of frame `number`, with the sensor moving along the street."""
     random = np.random.default_rng([17, number])
     boxes, slope = street(random), random.normal(0, 0.008, 2)
     for count in range(40):
@@ -104,7 +103,7 @@ def sweeps(number: int) -> Iterator[np.ndarray]:
 
 @cache
 def frame(number: int, sites: int) -> np.ndarray:
-    """The first `sites` voxels (z, y, x) int32 of frame `number`, from as many sweeps as that takes."""
+    """Returns the first `sites` voxels (z, y, x) int32 of frame `number`, from as many sweeps as needed."""
     points = np.empty((0, 3))
     for more in sweeps(number):
         points = np.concatenate((points, more))
@@ -113,11 +112,11 @@ def frame(number: int, sites: int) -> np.ndarray:
         voxels = first_seen(voxels, SPACE)
         if len(voxels) >= sites:
             return voxels[:sites].astype(np.int32)
-    raise ValueError(f"frame {number} has {len(voxels)} voxels, not {sites}")
+    raise ValueError(f"frame: frame {number} has {len(voxels)} voxels, expected {sites}")
 
 
 def first_seen(sites: np.ndarray, space: tuple[int, ...]) -> np.ndarray:
-    """The different sites, in the order of their first occurrence."""
+    """Returns the distinct sites in order of first occurrence."""
     _, first = np.unique(np.ravel_multi_index(tuple(sites.T), space), return_index=True)
     return sites[np.sort(first)]
 

@@ -1,4 +1,4 @@
-"""Plots a recorded benchmark, one panel per comparison, and time over size: plot.py results.json."""
+"""Plots a recorded benchmark, one panel per comparison, and time against size: plot.py results.json."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-# SVG without a background, in a grey that is readable on white and on black.
+# The SVG has no background, so use a grey that is readable on white and on black.
 INK = "#808080"
 COLORS = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "grid.color")
 matplotlib.rcParams |= dict.fromkeys(COLORS, INK) | {
     "savefig.transparent": True,
     "legend.framealpha": 0,
     "svg.hashsalt": "turnout",
-    "svg.fonttype": "none",  # text as text: a tenth of the size
+    "svg.fonttype": "none",  # text as text, a tenth of the size
 }
 
 
@@ -40,7 +40,7 @@ def save(figure: plt.Figure, data: dict, target: Path) -> Path:
     figure.suptitle(f"{data['machine']['cpu']}, {data['date']}", fontsize=9)
     figure.savefig(target, metadata={"Date": None})
     plt.close(figure)
-    print(f"plotted in {target}")
+    print(f"wrote {target}")
     return target
 
 
@@ -68,7 +68,7 @@ def bars(comparisons: list[dict]) -> plt.Figure:
 
 
 def panels(comparisons: list[dict]) -> plt.Figure:
-    """Nanoseconds per element over the number of elements: a panel for each series, a line per program."""
+    """Plots nanoseconds per element against elements: a panel per series, a line per program."""
     series = list(dict.fromkeys(comparison["series"] for comparison in comparisons))
     columns = 3
     rows = -(-len(series) // columns)
@@ -85,7 +85,7 @@ def panels(comparisons: list[dict]) -> plt.Figure:
                 point["sites"]: row["median_us"] * 1e3 / point["sites"]
                 for point in points
                 for row in point["rows"]
-                if row["name"] == name  # some programs run at some sizes alone
+                if row["name"] == name  # some programs run only at some sizes
             }
             panel.plot(
                 *zip(*each.items(), strict=True), label=name, color=f"C{number}", marker="o", markersize=3
@@ -106,7 +106,7 @@ def panels(comparisons: list[dict]) -> plt.Figure:
 
 
 def lines(comparisons: list[dict]) -> plt.Figure:
-    """Time, time per site and scratch bytes per site over the number of sites, per series and program."""
+    """Plots time, time per site and scratch bytes per site against sites, per series and program."""
     figure, (times, shares, scratch) = plt.subplots(1, 3, figsize=(14, 5.6), layout="constrained")
     names = list(dict.fromkeys(row["name"] for comparison in comparisons for row in comparison["rows"]))
     series = list(dict.fromkeys(comparison["series"] for comparison in comparisons))

@@ -1,4 +1,4 @@
-"""The comparisons that the documentation publishes: two programs each, measured by the harness.
+"""The published comparisons of the documentation: two programs each, measured by the harness.
 
 Each family lists its cases in bench/<family>/recorded.py. `./dev bench --record` measures all of them and
 writes docs/speed.json; `./dev bench --pick ID` measures and prints some.
@@ -26,30 +26,30 @@ FILE = Path(__file__).resolve().parents[1] / "docs/speed.json"
 
 @dataclass
 class Programs:
-    """Both programs, and the results that they must have; by default those of the peer."""
+    """Both programs and their expected results, by default those of the peer."""
 
     ours: Entry
     peer: Entry
     expected: Results | None = None
     tolerance: float | None = None
-    options: dict = field(default_factory=dict)  # of harness.compare()
+    options: dict = field(default_factory=dict)  # for harness.compare()
 
 
 @dataclass
 class Case:
-    id: str  # what --pick takes
+    id: str  # the argument of --pick
     call: str
     size: str
     dtype: str
     peer: str
     outputs: str  # "reused" or "new"; "new, reused" if Turnout's are new and the peer's are reused
     make: Callable[[], Programs]
-    threads: int | None = None  # of both programs; None: one per CPU
-    serial_peer: bool = False  # the peer uses one thread in any case
+    threads: int | None = None  # of both programs; None means one per CPU
+    serial_peer: bool = False  # whether the peer always uses one thread
 
 
 def cases(families: list[str], wanted: str = "") -> Iterator[tuple[str, Case]]:
-    """The cases of these families; with `wanted`, of that family, or with that id or beginning of an id."""
+    """Yields the cases of these families. `wanted` selects one family, one id or the ids with that prefix."""
     for family in families:
         for case in importlib.import_module(f"{family}.recorded").cases():
             if not wanted or any(f"{name}-".startswith(f"{wanted}-") for name in (family, case.id)):
@@ -86,7 +86,6 @@ def measure(family: str, case: Case, seconds: float) -> dict:
 
 
 def _quartiles(row: Row) -> list[float]:
-    """First quartile, median and third quartile, with four digits."""
     return [float(f"{value:.4g}") for value in (row.low_us, row.median_us, row.high_us)]
 
 
@@ -95,7 +94,7 @@ def run(families: list[str], wanted: str, seconds: float) -> list[dict]:
 
 
 def busy_share() -> float:
-    """The share of the CPUs' time that other programs use, measured for a second."""
+    """Measures for a second which share of the CPU time other programs use."""
 
     def ticks() -> list[int]:
         return [int(value) for value in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
@@ -103,7 +102,7 @@ def busy_share() -> float:
     before = ticks()
     time.sleep(1)
     passed = [after - start for start, after in zip(before, ticks(), strict=True)]
-    idle = passed[3] + passed[4]  # the second is waiting for disks
+    idle = passed[3] + passed[4]  # idle and iowait
     return 1 - idle / sum(passed)
 
 
@@ -115,7 +114,7 @@ def record(families: list[str], seconds: float, command: str) -> None:
 
 
 def write(rows: list[dict], command: str, busy: float, path: Path = FILE) -> None:
-    """The machine, the date, the share of it that other programs used, and one line per comparison."""
+    """Writes machine, date, the CPU share of other programs, and one line per comparison."""
     info = turnout._core.info()
     about = {
         **{"cpu": harness.cpu_name(), "cpus": os.cpu_count(), "instruction_set": info["isa"]},
@@ -125,4 +124,4 @@ def write(rows: list[dict], command: str, busy: float, path: Path = FILE) -> Non
     lines = ",\n".join(f"  {json.dumps(row)}" for row in rows)
     head = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in about.items())
     path.write_text(f'{{\n{head},\n "comparisons": [\n{lines}\n ]\n}}\n')
-    harness.console.print(f"recorded in {path}")
+    harness.console.print(f"wrote {path}")

@@ -1,8 +1,8 @@
-"""Runs the benchmarks of the families and of their peers.
+"""Runs the benchmarks of all families and their peers.
 
-Every program is verified first, then all of a comparison take turns in bursts of about 20 ms. Tables are
-printed; numbers and plots go to bench/results as JSON and SVG. --record measures the fixed selection of
-comparisons that the documentation publishes (bench/*/recorded.py) and updates the pages.
+Verifies every program first; then the programs of a comparison take turns in bursts of about 20 ms. Prints
+tables and writes JSON and SVG to bench/results. --record measures the fixed selection of comparisons that
+the documentation publishes (bench/*/recorded.py) and updates the pages.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ FAMILIES = [
         "rnnt_loss",
     )
 ]
-# Parts of a family that can be run alone: modules beside its scenes.py, which has the rest.
+# Modules next to a family's scenes.py that can be run separately.
 PARTS = ["moe_dispatch.movements", "sparse_conv.convolutions", "sparse_conv.encoders", "sparse_conv.workers"]
-# Time over size and threads, of all families.
+# Time against size and threads, for all families.
 SCALING = "scaling"
-# Beside processes that keep all cores busy.
+# Calls while other processes keep all cores busy.
 BUSY = "busy"
 EXAMPLES = """examples:
-  ./dev bench                                 everything; takes about half an hour
-  ./dev bench moe_dispatch --seconds 0.5      one family, quickly
-  ./dev bench --record                        what the documentation publishes: docs/speed.json and the pages
-  ./dev bench --pick moe_experts-bf16-512     one of these comparisons, without recording it
-  ./dev bench --against HEAD~5                this build and that revision; fails above 5 %
+  ./dev bench                                 run everything, in about half an hour
+  ./dev bench moe_dispatch --seconds 0.5      run one family, quickly
+  ./dev bench --record                        update the published numbers: docs/speed.json and the pages
+  ./dev bench --pick moe_experts-bf16-512     measure one of these comparisons without recording it
+  ./dev bench --against HEAD~5                compare this build with a revision; fail above 5 %
   ./dev bench --against HEAD~5 sparse_conv    the same for one family
-  ./dev bench --wheel build/wheels/FILE.whl   a wheel, which another compiler has made, beside this build
+  ./dev bench --wheel build/wheels/FILE.whl   compare a wheel, built by another compiler, with this build
 """
 
 
@@ -50,40 +50,42 @@ def parse() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     known = [*FAMILIES, *PARTS, SCALING, BUSY]
-    parser.add_argument("names", nargs="*", help=f"some of {', '.join(known)}; default: all")
-    parser.add_argument("--seconds", type=float, default=2.0, help="time for each comparison")
-    parser.add_argument("--results", type=Path, default=Path("bench/results"), help="where JSON and plots go")
+    parser.add_argument("names", nargs="*", help=f"any of {', '.join(known)} (default: all)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="seconds per comparison")
+    parser.add_argument(
+        "--results", type=Path, default=Path("bench/results"), help="folder for JSON and plots"
+    )
     parser.add_argument(
         "--against",
         metavar="REV",
-        help="a git revision; compares its build with this one, in turns, and fails if a call is slower by "
-        "more than 5 %% or runs in one of the builds only",
+        help="a git revision; compares its build with this one and fails if a call is slower by more than "
+        "5 %% or runs in only one of the builds",
     )
     parser.add_argument(
         "--wheel",
         metavar="FILE",
-        help="a wheel for this Python; compares it with this build, in turns, and fails if a call of it is "
-        "slower by more than 5 %% or runs in one of the builds only",
+        help="a wheel for this Python; compares it with this build and fails if a call of it is "
+        "slower by more than 5 %% or runs in only one of the builds",
     )
     parser.add_argument(
-        "--record", action="store_true", help="measure what the documentation publishes and update it"
+        "--record", action="store_true", help="measure the published comparisons and update the documentation"
     )
     parser.add_argument("--pick", metavar="ID", help="measure one published comparison, or those of a family")
-    # ./dev says where it has built REV or unpacked the wheel.
+    # Set by ./dev: where it has built REV or unpacked the wheel.
     parser.add_argument("--build", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if (arguments.names and (arguments.record or arguments.pick)) or (arguments.record and arguments.pick):
-        parser.error("give either names, or --record, which measures all published comparisons, or --pick")
+        parser.error("names, --record and --pick exclude each other")
     allowed = FAMILIES if arguments.build else known
     for name in arguments.names:
         if name not in allowed:
-            parser.error(f"there is no {name!r}; there is {', '.join(allowed)}")
+            parser.error(f"name is {name!r}, expected one of {', '.join(allowed)}")
     arguments.names = arguments.names or allowed
     return arguments
 
 
 def main() -> None:
-    arguments = parse()  # before the imports, so that --help needs nothing installed
+    arguments = parse()  # before the imports, so that --help works with nothing installed
     if arguments.build:
         import against
 
@@ -102,7 +104,7 @@ def main() -> None:
             )
             speed.main([])
         elif not recorded.run(FAMILIES, arguments.pick, arguments.seconds):
-            raise SystemExit(f"no published comparison has the id {arguments.pick!r}")
+            raise SystemExit(f"--pick is {arguments.pick!r}, expected a published comparison or family")
         return
     import harness
     import plot

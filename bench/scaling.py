@@ -1,4 +1,4 @@
-"""Time over size and over threads, for each family: the calls of calls.py at four sizes."""
+"""Time against size and threads for each family: the calls of calls.py at four sizes."""
 
 from __future__ import annotations
 

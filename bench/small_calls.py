@@ -1,7 +1,7 @@
 """Small calls of each family, whose time is mostly that of the Python and PyTorch bindings.
 
 Each function runs with NumPy arrays, without and with out=, and through turnout.torch: without gradients,
-with a recorded gradient, and the backward pass alone, on a graph that is kept. All arguments are keywords of
+with a recorded gradient, and only the backward pass, on a retained graph. All arguments are keywords of
 public functions.
 """
 

@@ -1,8 +1,8 @@
-"""What experts on several processes cost: bytes of each step, many ranks simulated, and few measured.
+"""Shows what experts on several processes cost: bytes of each step, many simulated ranks, a few measured.
 
-Alone it computes and simulates. Under torchrun it runs expert_parallel forward and backward, and compares the
-bytes that each process hands to all_to_all_single with the computed ones. docs/expert_parallel_scale.md has
-the results.
+Run alone, it prints the bytes per token and a simulation. Under torchrun, it runs expert_parallel forward and
+backward and compares the bytes that each process passes to all_to_all_single with the computed ones.
+docs/expert_parallel_scale.md has the output.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ import torch.distributed as dist
 from turnout.torch import expert_parallel
 
 COUNT_BYTES = 8  # int64
-# Width of a row, bytes of an element and experts per rank travel with the counts; width and bytes of the
-# results travel before these.
+# The row width, the bytes per element and the number of experts per rank are sent with the counts; the width
+# and the bytes of the results are sent before the results.
 COMMON_COUNTS = 5
 
 
 @dataclass
 class Shape:
-    tokens: int  # of a rank
+    tokens: int  # per rank
     choices: int
     hidden: int
-    inner: int  # width inside of an expert
-    experts: int  # of all ranks
+    inner: int  # inner width of an expert
+    experts: int  # on all ranks
     element: int = 4  # bytes
 
     def rows(self) -> int:
-        """Rows that a rank sends, to itself as well."""
+        """Returns how many rows a rank sends, including to itself."""
         return self.tokens * self.choices
 
     def row_bytes(self) -> int:
@@ -47,7 +47,7 @@ class Shape:
 
 
 def memory_steps(shape: Shape) -> list[tuple[str, int, int]]:
-    """Step, bytes per token forward and backward: what a rank with balanced load reads and writes."""
+    """Lists each step with the bytes per token that a rank with balanced load reads and writes."""
     row, choices = shape.row_bytes(), shape.choices
     gates = choices * shape.element
     return [
@@ -60,15 +60,15 @@ def memory_steps(shape: Shape) -> list[tuple[str, int, int]]:
 
 
 def count_bytes(ranks: int, shape: Shape) -> int:
-    """What a rank sends to the others before its rows and results, so that they know what comes."""
+    """Returns the bytes that a rank sends to announce the sizes of its rows and results."""
     return (ranks - 1) * (COMMON_COUNTS + shape.experts // ranks) * COUNT_BYTES
 
 
 def sent_bytes(rows: np.ndarray, shape: Shape) -> np.ndarray:
-    """What each rank sends to others in a forward and backward, for ``rows[source, destination]``.
+    """Returns the bytes each rank sends to others forward and backward, for ``rows[source, destination]``.
 
-    Forward a rank sends its rows to the experts and, as the rank of experts, results back; backward the
-    gradients of the results go and those of the rows come back.
+    Forward, a rank sends its rows to the experts and returns results for the rows it received. Backward, it
+    sends the gradients of the results and returns those of the rows.
     """
     to_others = rows.sum(1) - rows.diagonal()
     from_others = rows.sum(0) - rows.diagonal()
@@ -76,15 +76,15 @@ def sent_bytes(rows: np.ndarray, shape: Shape) -> np.ndarray:
 
 
 def weights_of(experts: int, skew: float) -> np.ndarray:
-    """How popular each expert is: the k-th has the weight k ** -skew, in a random order of experts."""
+    """Returns the popularity of each expert: k ** -skew for the k-th, in random order."""
     return np.random.default_rng(0).permutation(np.arange(1, experts + 1) ** -skew)
 
 
 def chances(weights: np.ndarray, choices: int) -> np.ndarray:
-    """How likely each expert is among the different choices of a token; the sum is ``choices``.
+    """Returns how likely each expert is among the distinct choices of a token; the sum is ``choices``.
 
     Choosing without replacement is a race of clocks with the weights as rates, which ends when ``choices``
-    of them have rung. With many experts it ends nearly always at the same time, which is searched for here.
+    of them have rung. With many experts, its end time hardly varies; this searches for it.
     """
     low, high = 0.0, 1e6 / weights.min()
     for _ in range(200):
@@ -95,20 +95,20 @@ def chances(weights: np.ndarray, choices: int) -> np.ndarray:
 
 @dataclass
 class Machine:
-    gigabytes: float  # per second that a rank can send, and at the same time receive
+    gigabytes: float  # per second that a rank can send while it receives as much
     teraflops: float
-    microseconds: float  # until a message is on its way
+    microseconds: float  # latency of a message
 
 
 def simulate(ranks: int, skew: float, shape: Shape, machine: Machine) -> dict[str, float]:
-    """One forward of all ranks: bytes, the most loaded rank, and the time that the slowest rank needs."""
+    """Simulates a forward pass of all ranks: bytes sent, the highest load, and the slowest rank's time."""
     likely = chances(weights_of(shape.experts, skew), shape.choices)
     counts = np.random.default_rng(1).multinomial(shape.rows(), likely / likely.sum(), size=ranks)
     rows = counts.reshape(ranks, ranks, -1).sum(2)
     others = rows - np.diag(rows.diagonal())
     busiest = max(others.sum(0).max(), others.sum(1).max()) * shape.row_bytes()
     start = (ranks - 1) * machine.microseconds * 1e-6
-    # Counts, rows there, width of the results and results back; two of these are all latency.
+    # Exchanges counts, rows, the width of the results, and results; two of the four are pure latency.
     exchange = 4 * start + 2 * busiest / (machine.gigabytes * 1e9)
     work = 4 * rows.sum(0).max() * shape.hidden * shape.inner / (machine.teraflops * 1e12)
     return {
@@ -150,7 +150,7 @@ def on_paper(options: argparse.Namespace, shape: Shape) -> list[dict[str, float]
 
 
 class Meter:
-    """Counts what goes through all_to_all_single to other ranks, and how long the process waits for it."""
+    """Counts the bytes that all_to_all_single sends to other ranks, and the time spent waiting."""
 
     def __init__(self, rank: int, ranks: int) -> None:
         self.rank, self.ranks, self.sent, self.seconds = rank, ranks, 0, 0.0
@@ -177,7 +177,7 @@ class Meter:
 
 
 def loopback_bytes() -> int:
-    """What the kernel has sent over the loopback interface, of all programs; 0 where it does not say."""
+    """Returns the bytes that all programs have sent over the loopback interface; 0 if unknown."""
     table = Path("/proc/net/dev")
     lines = table.read_text().splitlines() if table.exists() else []
     return sum(int(line.split()[9]) for line in lines if line.strip().startswith("lo:"))
@@ -199,7 +199,7 @@ class Layer:
         return torch.cat([torch.relu(part @ self.first[e]) @ self.second[e] for e, part in enumerate(parts)])
 
     def draw(self) -> np.ndarray:
-        """New tokens; how many rows each rank has for each rank."""
+        """Draws new tokens. Returns how many rows each rank has for each other rank."""
         self.tokens = torch.randn(self.shape.tokens, self.shape.hidden, requires_grad=True)
         self.indices = torch.multinomial(self.weights, self.shape.choices)
         self.gates = torch.rand(self.indices.shape, requires_grad=True)
@@ -249,18 +249,18 @@ def measure(options: argparse.Namespace, shape: Shape) -> None:
 
 def main(arguments: list[str] | None = None) -> list[dict[str, float]]:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tokens", type=int, default=4096, help="of a rank")
+    parser.add_argument("--tokens", type=int, default=4096, help="tokens per rank")
     parser.add_argument("--choices", type=int, default=8)
     parser.add_argument("--hidden", type=int, default=4096)
-    parser.add_argument("--inner", type=int, default=2048, help="width inside of an expert")
+    parser.add_argument("--inner", type=int, default=2048, help="inner width of an expert")
     parser.add_argument("--experts", type=int, default=512)
-    parser.add_argument("--element", type=int, default=2, help="bytes of an element; measured runs have 4")
+    parser.add_argument("--element", type=int, default=2, help="bytes per element; 4 if measured")
     parser.add_argument("--ranks", type=int, nargs="+", default=[8, 32, 128, 512])
     parser.add_argument("--skew", type=float, nargs="+", default=[0.0, 0.5, 1.0])
-    parser.add_argument("--gigabytes", type=float, default=25.0, help="per second and rank, both ways")
+    parser.add_argument("--gigabytes", type=float, default=25.0, help="GB/s per rank and direction")
     parser.add_argument("--teraflops", type=float, default=100.0)
-    parser.add_argument("--microseconds", type=float, default=5.0, help="until a message is on its way")
-    parser.add_argument("--repeat", type=int, default=5, help="measured steps")
+    parser.add_argument("--microseconds", type=float, default=5.0, help="latency of a message")
+    parser.add_argument("--repeat", type=int, default=5, help="number of measured steps")
     options = parser.parse_args(arguments)
     sizes = (options.tokens, options.choices, options.hidden, options.inner, options.experts)
     if "WORLD_SIZE" in os.environ:

@@ -1,6 +1,6 @@
-"""Sparse networks for LiDAR scans: CenterPoint's middle encoder, and a UNet with inverse convolutions.
+"""Sparse networks for LiDAR scans, used by the other examples: CenterPoint's middle encoder and a UNet.
 
-Both are made of the layers that are given: those of turnout.torch.nn, or of a package with spconv's names.
+Both are built from given layers: those of turnout.torch.nn, or of a package with spconv's names.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from turnout.torch import nn
 
 
 class Layers(NamedTuple):
-    """The 3-D layers of one package, and its sequence of sparse and ordinary modules."""
+    """The 3-D layers of one package, and its sequence of sparse and torch modules."""
 
     sequential: Callable
     subm: Callable  # (in_channels, out_channels, kernel_size, bias=, indice_key=)
@@ -24,7 +24,7 @@ class Layers(NamedTuple):
     inverse: Callable  # (in_channels, out_channels, kernel_size, indice_key=, bias=)
 
     def normalized(self, convolution: torch.nn.Module, activation: bool = True) -> torch.nn.Module:
-        """The convolution, a batch normalization and a ReLU."""
+        """Returns the convolution followed by batch normalization and a ReLU."""
         modules = [convolution, torch.nn.BatchNorm1d(convolution.out_channels)]
         return self.sequential(*modules, *([torch.nn.ReLU()] if activation else []))
 
@@ -38,8 +38,6 @@ TURNOUT = Layers(
 
 
 class Block(torch.nn.Module):
-    """A residual block of two submanifold convolutions."""
-
     def __init__(self, layers: Layers, channels: int, indice_key: str | None = None) -> None:
         super().__init__()
         first, second = (
@@ -61,8 +59,8 @@ def encoder(
     """CenterPoint's middle encoder: a stem, four stages of two residual blocks, and a last downsampling.
 
     Stages 2, 3 and 4 begin with a convolution of stride 2. The last one halves the height only. CenterPoint
-    gives its pairs no names, which the layers of Turnout do not need to share them; with `share`, all layers
-    on the same sites have the same name.
+    does not name its pairs; Turnout's layers share them without names. With `share`, all layers on the same
+    sites have the same name.
     """
 
     def key(stage: int) -> str | None:
@@ -84,7 +82,7 @@ def encoder(
 
 
 class UNet(torch.nn.Module):
-    """Classifies every site: downwards by convolutions of stride 2, and back along the same pairs."""
+    """Classifies every site, with convolutions of stride 2 and inverse convolutions over the same pairs."""
 
     def __init__(
         self,

@@ -1,15 +1,16 @@
-"""A pillar encoder for LiDAR points, trained on a CPU: python examples/point_pillars.py [--points N] ...
+"""Trains a pillar encoder for LiDAR points on a CPU: python examples/point_pillars.py [--points N] ...
 
-The encoder is that of PointPillars and, with voxels instead of pillars, the dynamic voxel feature encoder of
-MVX-Net: a linear layer for each point, the maximum over the points of each pillar, and both once more. No
-point is dropped and no pillar is padded. The example uses
+The encoder is that of PointPillars or, with voxels instead of pillars, the dynamic voxel feature encoder of
+MVX-Net: a linear layer for each point and the maximum over the points of each pillar, twice. No point is
+dropped and no pillar is padded. The example uses
 
     voxelize            computes the pillar of each point
     VoxelIndex          groups the points by pillar, once for the three reductions of a scan
     VoxelIndex.reduce   reduces the points of a pillar to one row; autograd computes its gradient
 
 A head classifies pillars as car or not, which gives a loss to train with. The scan is simulated
-(turnout.simulate): a street, of which the part ahead of the sensor is used. Needs torch and matplotlib.
+(turnout.simulate): the part of a street ahead of the sensor. Prints the losses, the times and the accuracy,
+and draws build/point_pillars.png. Needs torch and matplotlib.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ RANGE = [0.0, -39.68, -3.0, 69.12, 39.68, 1.0]  # lower limits of x, y, z, then 
 
 
 def ahead(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """`count` of a scan's points within RANGE, in scan order, and which of them are on a car or van."""
+    """Returns `count` points of a scan within RANGE, in scan order, and which of them are on a car or van."""
     scan = lidar_scan(seed)
     within = np.all((scan.points[:, :3] >= RANGE[:3]) & (scan.points[:, :3] < RANGE[3:]), axis=1)
     rows = np.flatnonzero(within)
     if len(rows) < count:
-        raise SystemExit(f"the scan has {len(rows)} points ahead, fewer than {count}")
+        raise SystemExit(f"--points is {count}, expected at most {len(rows)}, the points ahead in the scan")
     rows = np.sort(np.random.default_rng(seed).choice(rows, count, replace=False))
     return torch.from_numpy(scan.points[rows]), torch.from_numpy(is_on_car(scan)[rows])
 
 
 def layer(inputs: int, outputs: int) -> nn.Sequential:
-    # With so few steps the running means need a larger momentum than the default of 0.1.
+    # With few steps, the running means need a larger momentum than the default of 0.1.
     norm = nn.BatchNorm1d(outputs, momentum=0.3)
     return nn.Sequential(nn.Linear(inputs, outputs, bias=False), norm, nn.ReLU())
 
@@ -72,7 +73,7 @@ class PillarEncoder(nn.Module):
 
 
 def canvas_of(rows: torch.Tensor, pillars: torch.Tensor) -> torch.Tensor:
-    """[y, x, channels]: the rows of the pillars at their positions seen from above; zeros elsewhere."""
+    """Returns [y, x, channels]: the pillars at their positions seen from above, zeros elsewhere."""
     width, height = (round((RANGE[3 + d] - RANGE[d]) / PILLAR[d]) for d in (0, 1))
     canvas = rows.new_zeros(height, width, rows.shape[1])
     canvas[pillars[:, 1].long(), pillars[:, 2].long()] = rows
@@ -80,7 +81,7 @@ def canvas_of(rows: torch.Tensor, pillars: torch.Tensor) -> torch.Tensor:
 
 
 def colors_of(rows: torch.Tensor) -> torch.Tensor:
-    """The first three principal components of the rows as red, green and blue between 0.15 and 1."""
+    """Maps the first three principal components of the rows to colors between 0.15 and 1."""
     centred = rows - rows.mean(dim=0)
     _, directions = torch.linalg.eigh(centred.T @ centred)
     colors = centred @ directions[:, -3:]
@@ -106,9 +107,9 @@ def draw(
     above.scatter(points[:, 0], points[:, 1], c=points[:, 2], s=1, cmap="viridis")
     above.set(title=f"{len(points)} points, colored by height", facecolor="black", aspect="equal")
     show(canvas, colors)
-    canvas.set(title="the canvas: three main directions of its channels")
+    canvas.set(title="canvas: the first three principal components")
     show(said, cars, cmap="inferno", vmin=0, vmax=1)
-    said.set(title="how sure the head is of a car")
+    said.set(title="predicted probability of a car")
     for panel in (above, canvas, said):
         panel.set(xlim=(0, 52), ylim=(-18, 18), xlabel="x, metres ahead", ylabel="y, metres to the left")
     course.plot(losses, marker=".")
@@ -121,7 +122,6 @@ def draw(
 def train(
     encoder: nn.Module, head: nn.Module, cloud: tuple[torch.Tensor, ...], is_car: torch.Tensor, steps: int
 ) -> list[float]:
-    """Returns the losses of all steps."""
     optimizer = torch.optim.Adam([*encoder.parameters(), *head.parameters()], lr=5e-3)
     losses = []
     for step in range(steps):
@@ -137,7 +137,6 @@ def train(
 
 
 def milliseconds(function: Callable[[], object]) -> float:
-    """The median time of nine calls."""
     times = []
     for _ in range(9):
         start = time.perf_counter()
@@ -147,7 +146,7 @@ def milliseconds(function: Callable[[], object]) -> float:
 
 
 def show_times(coors: torch.Tensor, channels: int) -> None:
-    """Prints the time that the last layer spends in turnout in each step."""
+    """Prints the time per step that the last layer spends in Turnout."""
     feats = torch.randn(len(coors), channels, requires_grad=True)
     pillars = turnout.torch.VoxelIndex(coors)
     most = pillars.reduce(feats, "max")
@@ -156,31 +155,32 @@ def show_times(coors: torch.Tensor, channels: int) -> None:
     forward = milliseconds(lambda: pillars.reduce(feats, "max"))
     backward = milliseconds(lambda: torch.autograd.grad(most, feats, grad, retain_graph=True))
     print(
-        f"of that, VoxelIndex of {len(coors)} points {index:.2f} ms, the maximum of {channels} channels in "
+        f"of which VoxelIndex of {len(coors)} points {index:.2f} ms, the maximum of {channels} channels in "
         f"{pillars.voxels} rows {forward:.2f} ms, its gradient {backward:.2f} ms, "
         f"on {torch.get_num_threads()} threads"
     )
 
 
 def main(arguments: list[str] | None = None) -> list[float]:
-    """Returns the losses."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--points", type=int, default=17176, help="points of the scan")
-    parser.add_argument("--channels", type=int, default=128, help="channels of a pillar")
+    parser.add_argument("--points", type=int, default=17176, help="number of points")
+    parser.add_argument("--channels", type=int, default=128, help="channels per pillar")
     parser.add_argument("--steps", type=int, default=30, help="training steps")
     parser.add_argument("--seed", type=int, default=0, help="seed of the scan and of the weights")
-    parser.add_argument("--out", type=Path, default=Path("build/point_pillars.png"), help="picture file")
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/point_pillars.png"), help="file for the picture"
+    )
     options = parser.parse_args(arguments)
     torch.manual_seed(options.seed)
 
     points, on_car = ahead(options.points, options.seed)
     # Without max_points and max_voxels, voxelize only computes the pillar of each point.
     coors = turnout.torch.voxelize(points, PILLAR, RANGE)
-    # A pillar is on a car if any of its points is, which is a maximum.
+    # A pillar is on a car if any of its points is, so take the maximum.
     is_car, pillars = turnout.torch.dynamic_scatter(on_car[:, None].float(), coors, "max")
-    print(f"{len(points)} points in {len(pillars)} pillars, {int(is_car.sum())} of these on cars")
+    print(f"{len(points)} points in {len(pillars)} pillars, {int(is_car.sum())} of them on cars")
 
     encoder, head = PillarEncoder(options.channels), nn.Linear(options.channels, 1)
     start = time.perf_counter()
@@ -197,7 +197,7 @@ def main(arguments: list[str] | None = None) -> list[float]:
         canvas = canvas_of(rows, pillars)
         print(f"canvas {list(canvas.shape)}; {right:.1%} of the pillars are classified correctly")
         draw(options.out, points, canvas_of(colors_of(rows), pillars), canvas_of(predicted, pillars), losses)
-    print(f"drawn in {options.out}")
+    print(f"wrote {options.out}")
     return losses
 
 

@@ -1,13 +1,14 @@
-"""A detector of cars, trained on a CPU: python examples/sparse_detector.py [--small] [--steps N] ...
+"""Trains a car detector on a CPU: python examples/sparse_detector.py [--small] [--steps N] ...
 
 The encoder is CenterPoint's (networks.py). Its output, seen from above, goes through a small dense head that
-says for each cell how sure it is of the middle of a car, and where the box of that car is. The scans are
-simulated (turnout.simulate), so the boxes are known; there is one batch, which the detector learns by heart.
+predicts for each cell whether it is the centre of a car, and the box of that car. The scans are simulated
+(turnout.simulate), so the boxes are known. There is one batch, which the detector memorizes.
 
     torchrun --nproc-per-node 2 examples/sparse_detector.py
 
-trains the same detector in two processes, each with scans of its own: DistributedDataParallel averages the
-gradients. Needs torch and matplotlib.
+trains the same detector in two processes, each with its own scans: DistributedDataParallel averages the
+gradients. Prints the losses and how many cars are found, and draws build/sparse_detector.png.
+Needs torch and matplotlib.
 """
 
 from __future__ import annotations
@@ -31,25 +32,25 @@ from turnout.torch import nn
 STRIDE = 8  # of the encoder's output
 CELL = STRIDE * VOXEL[0]  # metres
 CELLS = SPACE[1] // STRIDE
-# A box is where in its cell the middle is, its height, the logarithms of the sizes, and the heading's cosine
-# and sine.
+# A box: the position of its centre within the cell, the height of the centre, the logarithms of its sizes,
+# and the cosine and sine of its heading.
 BOX = 8
 
 
 class Detector(torch.nn.Module):
-    """Returns the logits of middles of cars ``[scans, y, x]`` and the boxes there ``[scans, y, x, BOX]``."""
+    """Returns the logits of car centres ``[scans, y, x]`` and the boxes there ``[scans, y, x, BOX]``."""
 
     def __init__(self, channels: Sequence[int]) -> None:
         super().__init__()
         self.encoder = encoder(inputs=FEATURES, channels=channels)
-        width = 2 * channels[-1]  # two cells of height are left
+        width = 2 * channels[-1]  # the output is two cells high
         layers = []
         for inputs in (width, 64):
             layers += [torch.nn.Conv2d(inputs, 64, 3, padding=1, bias=False), torch.nn.BatchNorm2d(64)]
             layers += [torch.nn.ReLU()]
         self.shared = torch.nn.Sequential(*layers)
         self.heads = torch.nn.Conv2d(64, 1 + BOX, 1)
-        torch.nn.init.constant_(self.heads.bias[:1], -3.0)  # few cells are the middle of a car
+        torch.nn.init.constant_(self.heads.bias[:1], -3.0)  # few cells are the centre of a car
 
     def forward(self, voxels: nn.SparseTensor) -> tuple[torch.Tensor, torch.Tensor]:
         seen = self.encoder(voxels).dense().flatten(1, 2)  # [scans, channels * height, y, x]
@@ -58,7 +59,7 @@ class Detector(torch.nn.Module):
 
 
 def cells_of(cars: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The cells (y, x) with the middles of the cars within the range, and the numbers of their boxes."""
+    """Returns the cells (y, x) of the centres of all cars within the range, and their boxes."""
     places = (cars[:, :2] - RANGE[0]) / CELL
     cells = np.floor(places).astype(np.int64)
     inside = np.all((cells >= 0) & (cells < CELLS), axis=1)
@@ -71,7 +72,7 @@ def cells_of(cars: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Targets:
-    """What the detector is to say about a batch."""
+    """The expected output of the detector for a batch."""
 
     def __init__(self, scans: list[Scan]) -> None:
         self.heat = torch.zeros(len(scans), CELLS, CELLS)
@@ -79,7 +80,7 @@ class Targets:
         y, x = np.mgrid[:CELLS, :CELLS]
         for number, one in enumerate(scans):
             sites, numbers = cells_of(cars_of(one))
-            for row, column in sites:  # a bump of two cells around each middle
+            for row, column in sites:  # a bump of two cells around each centre
                 bump = np.exp(-((y - row) ** 2 + (x - column) ** 2) / 2)
                 self.heat[number] = torch.maximum(self.heat[number], torch.from_numpy(bump))
             cells.append(np.insert(sites, 0, number, axis=1))
@@ -88,7 +89,7 @@ class Targets:
         self.boxes = torch.from_numpy(np.concatenate(boxes))
 
     def loss(self, logits: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
-        """The focal loss of the middles, per car, and three times the mean error of the boxes' numbers."""
+        """Returns the focal loss of the centres, per car, plus three times the mean error of the boxes."""
         sure = torch.sigmoid(logits)
         of_middle = functional.logsigmoid(logits) * (1 - sure) ** 2
         of_others = functional.logsigmoid(-logits) * sure**2 * (1 - self.heat) ** 4
@@ -97,7 +98,6 @@ class Targets:
 
 
 def train(detector: torch.nn.Module, batch: Batch, steps: int, verbose: bool) -> list[float]:
-    """Returns the losses of all steps."""
     targets = Targets(batch.scans)
     optimizer = torch.optim.AdamW(detector.parameters())
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=5e-3, total_steps=steps)
@@ -116,7 +116,7 @@ def train(detector: torch.nn.Module, batch: Batch, steps: int, verbose: bool) ->
 
 
 def found(logits: torch.Tensor, boxes: torch.Tensor, least: float = 0.3) -> tuple[torch.Tensor, torch.Tensor]:
-    """The boxes of one scan, where the detector is surest among neighbouring cells, and how sure it is."""
+    """Returns the boxes of one scan, at the local maxima of the probability, and their probabilities."""
     sure = torch.sigmoid(logits)
     highest = functional.max_pool2d(sure[None], 3, stride=1, padding=1)[0]
     rows, columns = torch.where((sure == highest) & (sure > least))
@@ -127,7 +127,7 @@ def found(logits: torch.Tensor, boxes: torch.Tensor, least: float = 0.3) -> tupl
 
 
 def count_found(boxes: torch.Tensor, scan: Scan) -> tuple[int, int]:
-    """How many cars have the middle of a box within a metre, and how many cars there are."""
+    """Returns how many cars have a box within a metre of their centre, and how many cars there are."""
     cars = torch.from_numpy(cars_of(scan)[:, :2])
     cars = cars[(cars.abs() < RANGE[3]).all(dim=1)]
     if len(boxes) == 0:
@@ -149,7 +149,7 @@ def draw(path: Path, scan: Scan, boxes: torch.Tensor, losses: list[float]) -> No
             outline.set(angle=np.degrees(heading), color=color, linewidth=width)
             outline.rotation_point = "center"
             above.add_patch(outline)
-    above.set(title="cars (white) and what the detector says (red)", facecolor="black", aspect="equal")
+    above.set(title="cars (white) and predicted boxes (red)", facecolor="black", aspect="equal")
     above.set(xlim=(-52, 52), ylim=(-22, 22), xlabel="x, metres", ylabel="y, metres")
     course.plot(losses, marker=".")
     course.set(title="loss", xlabel="step", yscale="log")
@@ -159,16 +159,17 @@ def draw(path: Path, scan: Scan, boxes: torch.Tensor, losses: list[float]) -> No
 
 
 def main(arguments: list[str] | None = None) -> list[float]:
-    """Returns the losses."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--scans", type=int, default=2, help="scans of each process")
-    parser.add_argument("--voxels", type=int, default=10_000, help="voxels of a scan")
+    parser.add_argument("--scans", type=int, default=2, help="scans per process")
+    parser.add_argument("--voxels", type=int, default=10_000, help="voxels per scan")
     parser.add_argument("--steps", type=int, default=50, help="training steps")
     parser.add_argument("--seed", type=int, default=0, help="seed of the scans and of the weights")
     parser.add_argument("--small", action="store_true", help="one scan of 1500 voxels, few channels, 8 steps")
-    parser.add_argument("--out", type=Path, default=Path("build/sparse_detector.png"), help="picture file")
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/sparse_detector.png"), help="file for the picture"
+    )
     options = parser.parse_args(arguments)
     channels = (16, 32, 64, 128)
     if options.small:
@@ -192,9 +193,9 @@ def main(arguments: list[str] | None = None) -> list[float]:
     results = [found(*one)[0] for one in zip(logits, boxes, strict=True)]
     right, cars = np.sum([count_found(*one) for one in zip(results, batch.scans, strict=True)], axis=0)
     if rank == 0:
-        print(f"{right} of {cars} cars are found, with {sum(map(len, results))} boxes")
+        print(f"found {right} of {cars} cars, with {sum(map(len, results))} boxes")
         draw(options.out, batch.scans[0], results[0], losses)
-        print(f"drawn in {options.out}")
+        print(f"wrote {options.out}")
     if distributed.is_initialized():
         distributed.destroy_process_group()
     return losses

@@ -1,14 +1,15 @@
-"""Sparse 3-D networks on a CPU, layer by layer: python examples/sparse_encoder.py [--small] ...
+"""Runs sparse 3-D networks on a CPU, layer by layer: python examples/sparse_encoder.py [--small] ...
 
-Runs CenterPoint's middle encoder and a UNet with inverse convolutions on simulated LiDAR scans: forward with
-the time of each layer, and training steps. The example uses
+Runs CenterPoint's middle encoder and a UNet with inverse convolutions on simulated LiDAR scans: a forward
+pass with the time of each layer, and training steps. The example uses
 
     nn.SparseTensor         features at the sites of a grid
     nn.SubMConv             outputs at the input sites
-    nn.SparseConv           with stride 2: the next level of a network
-    nn.SparseInverseConv    back to the sites of the level above
+    nn.SparseConv           with stride 2, outputs at the next level of a network
+    nn.SparseInverseConv    outputs at the sites of the level above
 
-The active sites of each stage, seen from above, are drawn in a picture. Needs torch, rich and matplotlib.
+Prints tables of layers, and draws the active sites of each stage, seen from above, in
+build/sparse_encoder.png. Needs torch, rich and matplotlib.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ console = Console(width=120)
 
 
 class Layer:
-    """A convolution of a network: where it is, what it works on, and how long each call took."""
+    """A convolution of a network: its name, the size of its work, and the time of each call."""
 
     def __init__(self, name: str, module: nn.SparseConvolution, clock: Callable[[], float]) -> None:
         self.name, self.module, self.clock = name, module, clock
@@ -50,13 +51,13 @@ class Layer:
 
     @property
     def operations(self) -> int:
-        """The multiplications and additions of a call."""
+        """The number of multiplications and additions in a call."""
         return 2 * self.pairs * self.module.in_channels * self.module.out_channels
 
 
 @contextmanager
 def timed(network: torch.nn.Module, clock: Callable[[], float] = time.perf_counter) -> Iterator[list[Layer]]:
-    """Within, the convolutions of the network record their times."""
+    """While active, the convolutions of the network record their times."""
     layers, hooks = [], []
     for name, module in network.named_modules():
         if isinstance(module, nn.SparseConvolution):
@@ -73,7 +74,7 @@ def timed(network: torch.nn.Module, clock: Callable[[], float] = time.perf_count
 
 
 def without_pairs(x: nn.SparseTensor) -> nn.SparseTensor:
-    """The same tensor, with nothing built for it yet."""
+    """Returns the same tensor without the pairs that layers have built."""
     return nn.SparseTensor(x.features, x.indices, x.spatial_shape, x.batch_size)
 
 
@@ -84,7 +85,7 @@ def kind_of(module: nn.SparseConvolution) -> str:
 
 
 def show_layers(title: str, network: torch.nn.Module, voxels: nn.SparseTensor) -> list[Layer]:
-    """Prints the time of each layer in a forward pass that builds pairs, and in one that finds them built."""
+    """Prints the time of each layer in a forward pass that builds pairs, and in one that reuses them."""
     network.eval()
     warm_up, x = without_pairs(voxels), without_pairs(voxels)
     totals = []
@@ -94,7 +95,7 @@ def show_layers(title: str, network: torch.nn.Module, voxels: nn.SparseTensor) -
             start = time.perf_counter()
             network(x)
             totals.append(1e3 * (time.perf_counter() - start))
-    table = Table(title=f"{title}, forward; again with the pairs of the first pass", title_justify="left")
+    table = Table(title=f"{title}, forward pass, and again with the pairs of the first", title_justify="left")
     for column in ("layer", "kind", "channels", "sites", "pairs", "ms", "ms again", "GFLOP/s"):
         table.add_column(column, justify="left" if column in ("layer", "kind") else "right")
     for layer in layers:
@@ -125,7 +126,7 @@ def train(
     loss_of: Callable[[torch.Tensor | nn.SparseTensor], torch.Tensor],
     steps: int,
 ) -> list[float]:
-    """Prints the time of the parts of a training step; returns the losses."""
+    """Prints the times within a training step. Returns the losses."""
     network.train()
     optimizer = torch.optim.Adam(network.parameters(), lr=5e-3)
     losses, times = [], []
@@ -143,24 +144,23 @@ def train(
         times.append(np.diff(clock))
     forward, backward, update = 1e3 * np.median(times, axis=0)
     console.print(
-        f"{title}, a training step: forward {forward:.0f} ms with its pairs, backward {backward:.0f} ms, "
+        f"{title}, a training step: forward with pairs {forward:.0f} ms, backward {backward:.0f} ms, "
         f"update {update:.0f} ms; losses {', '.join(f'{loss:.3f}' for loss in losses)}\n"
     )
     return losses
 
 
 def stages_of(network: torch.nn.Sequential, voxels: nn.SparseTensor) -> dict[str, nn.SparseTensor]:
-    """The output of each part of the encoder."""
     stages = {"voxels": voxels}
     with torch.inference_mode():
         for name, part in network.named_children():
             voxels = stages[name] = part(voxels)
-    del stages["stem"], stages["stage1"]  # on the sites of the voxels
+    del stages["stem"], stages["stage1"]  # they have the sites of the voxels
     return stages
 
 
 def from_above(x: nn.SparseTensor) -> torch.Tensor:
-    """[y, x]: how many sites of the first scan are active in each column of the grid."""
+    """Returns [y, x]: the number of active sites of the first scan in each column of the grid."""
     sites = x.indices[x.indices[:, 0] == 0].long()
     return torch.zeros(list(x.spatial_shape[1:]), dtype=torch.int64).index_put_(
         (sites[:, 2], sites[:, 3]), torch.tensor(1), accumulate=True
@@ -194,16 +194,17 @@ def draw(path: Path, batch: Batch, stages: dict[str, nn.SparseTensor]) -> None:
 
 
 def main(arguments: list[str] | None = None) -> dict[str, list[float]]:
-    """Returns the losses of the training steps."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--scans", type=int, default=4, help="scans of the batch")
-    parser.add_argument("--voxels", type=int, default=60_000, help="voxels of a scan")
-    parser.add_argument("--steps", type=int, default=3, help="training steps of each network")
+    parser.add_argument("--scans", type=int, default=4, help="scans in the batch")
+    parser.add_argument("--voxels", type=int, default=60_000, help="voxels per scan")
+    parser.add_argument("--steps", type=int, default=3, help="training steps per network")
     parser.add_argument("--seed", type=int, default=0, help="seed of the scans and of the weights")
-    parser.add_argument("--small", action="store_true", help="two scans of 1500 voxels, few channels")
-    parser.add_argument("--out", type=Path, default=Path("build/sparse_encoder.png"), help="picture file")
+    parser.add_argument("--small", action="store_true", help="use two scans of 1500 voxels and few channels")
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/sparse_encoder.png"), help="file for the picture"
+    )
     options = parser.parse_args(arguments)
     channels = (16, 32, 64, 128)
     if options.small:
@@ -236,7 +237,7 @@ def main(arguments: list[str] | None = None) -> dict[str, list[float]]:
         options.steps,
     )
     draw(options.out, batch, stages_of(network, voxels))
-    console.print(f"drawn in {options.out}")
+    console.print(f"wrote {options.out}")
     return losses
 
 

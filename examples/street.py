@@ -1,4 +1,4 @@
-"""Simulated LiDAR scans of streets as batches of voxels: the data of the other examples."""
+"""Simulated LiDAR scans of streets as batches of voxels, the data of the other examples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from turnout.torch import nn
 VOXEL = [0.1, 0.1, 0.2]  # metres, x, y, z
 RANGE = [-51.2, -51.2, -5.0, 51.2, 51.2, 3.2]  # lower limits of x, y, z, then upper limits
 SPACE = (41, 1024, 1024)  # voxels in z, y, x
-FEATURES = 5  # of a voxel
+FEATURES = 5  # per voxel
 VEHICLES = [CLASSES.index("car"), CLASSES.index("van")]
 
 
@@ -25,17 +25,17 @@ class Batch(NamedTuple):
 
 
 def cars_of(scan: Scan) -> np.ndarray:
-    """[cars, 7] float32: the boxes of the vehicles."""
+    """Returns the boxes of the vehicles, [cars, 7] float32."""
     return scan.boxes[np.isin(scan.labels, VEHICLES)]
 
 
 def is_on_car(scan: Scan) -> np.ndarray:
-    """[points] bool: whether the point is on a vehicle."""
+    """Returns whether each point is on a vehicle, [points] bool."""
     return np.isin(scan.instance, np.flatnonzero(np.isin(scan.labels, VEHICLES)))
 
 
 def voxels_of(scan: Scan, limit: int, random: np.random.Generator) -> tuple[torch.Tensor, ...]:
-    """Sites (z, y, x) of at most `limit` voxels, their features, and whether they are on a vehicle."""
+    """Returns the sites (z, y, x) of at most `limit` voxels, their features, and which are on a vehicle."""
     points, is_car = torch.from_numpy(scan.points), torch.from_numpy(is_on_car(scan))
     coors = turnout.torch.voxelize(points, VOXEL, RANGE)
     inside = coors[:, 0] >= 0  # points outside have (-1, -1, -1)
@@ -50,8 +50,8 @@ def voxels_of(scan: Scan, limit: int, random: np.random.Generator) -> tuple[torc
 
 
 def batch_of(scans: int, voxels: int, random: np.random.Generator) -> Batch:
-    """Scans of different streets with at most `voxels` voxels each."""
-    # Coarser scans for fewer voxels, so that few have to be left out.
+    """Simulates scans of different streets with at most `voxels` voxels each."""
+    # Use coarser scans for fewer voxels, so that few are dropped.
     beams, azimuths = (64, min(max(voxels // 20, 128), 2048)) if voxels <= 40_000 else (128, 2048)
     seeds = random.integers(2**32, size=scans).tolist()
     made = [lidar_scan(seed, beams=beams, azimuths=azimuths) for seed in seeds]

@@ -1,6 +1,7 @@
-"""The mixture of a Swin-MoE block at its real shape: 18432 tokens, 2 experts, capacity 1.25 times the mean.
+"""The experts of a Swin-MoE block at their real shape: 18432 tokens, 2 experts, capacity factor 1.25.
 
-Routing, dispatch, experts and combine, forward and backward: compared with plain torch, then timed beside it.
+Runs routing, dispatch, experts and combine, forward and backward. Compares the results with plain torch and
+prints the times of both.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ TOKENS, EXPERTS, FACTOR = 18432, 2, 1.25
 
 
 class Block:
-    """Tokens, gate and two expert networks; ``skew`` makes the first expert get more than its capacity."""
+    """Tokens, gate and two expert networks; ``skew`` gives the first expert more tokens than its capacity."""
 
     def __init__(self, tokens: int, hidden: int, inner: int, skew: float) -> None:
         generator = torch.Generator().manual_seed(0)
@@ -44,7 +45,7 @@ class Block:
         return moe.fast_decode(self.experts(moe.fast_encode(self.tokens, critical)), critical)
 
     def with_torch(self) -> torch.Tensor:
-        """The same by one-hot masks, running sums and index operations."""
+        """Computes the same with one-hot masks, running sums and index operations."""
         scores = self.scores()
         gates, chosen = scores.max(1)
         mask = functional.one_hot(chosen, EXPERTS)
@@ -64,7 +65,7 @@ class Block:
 
 
 def difference(a: torch.Tensor, b: torch.Tensor) -> float:
-    """The largest difference, relative to the largest value."""
+    """Returns the largest difference, relative to the largest value."""
     return ((a - b).abs().max() / b.abs().max()).item()
 
 
@@ -79,9 +80,9 @@ def seconds(block: Block, forward: Callable[[], torch.Tensor]) -> tuple[float, f
 def main(arguments: list[str] | None = None) -> dict[str, float]:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--hidden", type=int, default=512)
-    parser.add_argument("--inner", type=int, default=2048, help="width inside of an expert")
+    parser.add_argument("--inner", type=int, default=2048, help="inner width of an expert")
     parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--small", action="store_true", help="hidden 16, inner 32, once: no more than a try")
+    parser.add_argument("--small", action="store_true", help="a quick trial with hidden 16 and inner 32")
     options = parser.parse_args(arguments)
     if options.small:
         options.hidden, options.inner, options.repeat = 16, 32, 1
@@ -91,7 +92,7 @@ def main(arguments: list[str] | None = None) -> dict[str, float]:
     capacity, counts = critical[4], critical[5].tolist()
     dropped = sum(max(0, count - capacity) for count in counts)
     print(f"{TOKENS} tokens, {EXPERTS} experts, factor {FACTOR}: capacity {capacity}")
-    print(f"the experts are chosen {counts} times, {dropped} tokens are dropped")
+    print(f"tokens per expert {counts}, of which {dropped} are dropped")
 
     ours, plain = block.with_turnout(), block.with_torch()
     worst = difference(ours, plain)
@@ -99,9 +100,9 @@ def main(arguments: list[str] | None = None) -> dict[str, float]:
     worst_gradient = max(difference(a, b) for a, b in pairs)
     print(f"relative difference from plain torch: output {worst:.1e}, gradients {worst_gradient:.1e}")
     if max(worst, worst_gradient) > 1e-4:
-        raise SystemExit("this is more than rounding")
+        raise SystemExit("the differences exceed rounding errors: expected at most 1e-4")
 
-    # In turns, so that what else the machine does meets both.
+    # Alternate, so that other work on the machine affects both.
     runs = [
         (seconds(block, block.with_turnout), seconds(block, block.with_torch)) for _ in range(options.repeat)
     ]

@@ -1,8 +1,9 @@
-"""A mixture of experts learns a toy task: points of several kinds, where each kind has a map of its own.
+"""A mixture of experts learns a toy task: points of several kinds, each with its own linear map.
 
-Nobody tells the gate which kind a point has. It learns to send the kinds to experts, which learn the maps.
-The picture shows how many tokens each expert has over time. Alone this process has all experts; torchrun
-gives each process its part of the experts and of the points, and the losses stay the same.
+The gate is not told the kind of a point. It learns to send each kind to certain experts, which learn the
+maps. Prints the losses and where each kind goes, and draws the loss and the load of each expert over time in
+build/toy_mixture.svg. Run alone, this process has all experts. Under torchrun, each process has a part of the
+experts and of the points, and the losses are the same.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from torch import nn
 from turnout.torch import expert_parallel, grouped_experts
 
 KINDS, EXPERTS, CHOICES, WIDTH, INNER = 6, 8, 2, 16, 32
-BALANCE = 0.02  # weight of the loss that keeps experts equally busy
+BALANCE = 0.02  # weight of the loss that balances the load of the experts
 
 
 class Points:
@@ -39,16 +40,16 @@ class Points:
 
 
 class Mixture(nn.Module):
-    """A gate that every process has, and the experts of this one."""
+    """The gate, which every process has, and this process's experts."""
 
     def __init__(self, rank: int, processes: int) -> None:
         super().__init__()
         if EXPERTS % processes != 0:
-            raise SystemExit(f"{EXPERTS} experts, expected a divisor of that many processes, not {processes}")
+            raise SystemExit(f"there are {processes} processes, expected a divisor of {EXPERTS} experts")
         self.processes = processes
         self.gate = nn.Linear(WIDTH, EXPERTS)
         local = slice(rank * EXPERTS // processes, (rank + 1) * EXPERTS // processes)
-        # All experts are drawn on every process, so that each has the same values wherever it is.
+        # Draw all experts on every process, so that an expert has the same values wherever it is.
         first = torch.randn(EXPERTS, WIDTH + 1, INNER) / math.sqrt(WIDTH)
         second = torch.randn(EXPERTS, INNER + 1, WIDTH) / math.sqrt(INNER)
         self.first, self.second = nn.Parameter(first[local]), nn.Parameter(second[local])
@@ -65,7 +66,7 @@ class Mixture(nn.Module):
         )
 
     def forward(self, points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The results, this process's share of the balance loss, and the tokens of each expert anywhere."""
+        """Returns the results, this process's share of the balance loss, and the load of all experts."""
         scores = self.gate(points).softmax(1)
         gates, indices = scores.topk(CHOICES, dim=1)
         gates = gates / gates.sum(1, keepdim=True)
@@ -73,13 +74,13 @@ class Mixture(nn.Module):
         load = torch.bincount(indices.flatten(), minlength=EXPERTS)
         if self.processes > 1:
             dist.all_reduce(load)
-        # Scores of this process times the load of all: the shares of all processes add up to the loss.
+        # This process's scores times the total load: the shares of all processes add up to the loss.
         tokens = load.sum() / CHOICES
         balance = EXPERTS * torch.sum(scores.sum(0) / tokens * load / load.sum())
         return results, balance, load
 
     def add_up_gradients(self) -> None:
-        """Experts have the gradients of all processes already; the gate has its own process's."""
+        """Sums the gradients of the gate. Those of the experts already include all processes."""
         if self.processes > 1:
             for parameter in self.gate.parameters():
                 dist.all_reduce(parameter.grad)
@@ -116,11 +117,9 @@ def draw(path: Path, losses: list[float], loads: torch.Tensor) -> None:
 def main(arguments: list[str] | None = None) -> tuple[list[float], torch.Tensor]:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=600)
-    parser.add_argument(
-        "--points", type=int, default=1024, help="points of a step, of all processes together"
-    )
+    parser.add_argument("--points", type=int, default=1024, help="points per step, on all processes together")
     parser.add_argument("--out", type=Path, default=Path("build/toy_mixture.svg"))
-    parser.add_argument("--small", action="store_true", help="60 steps of 256 points: no more than a try")
+    parser.add_argument("--small", action="store_true", help="a quick trial: 60 steps of 256 points")
     options = parser.parse_args(arguments)
     if options.small:
         options.steps, options.points = 60, 256
@@ -138,7 +137,7 @@ def main(arguments: list[str] | None = None) -> tuple[list[float], torch.Tensor]
         _, points, images = points_of_all.draw(options.points)
         points, images = (part.tensor_split(processes)[rank] for part in (points, images))
         results, balance, load = model(points)
-        # A share of the loss of all points: the shares of all processes are added, and so are the gradients.
+        # This process's share of the loss: shares and gradients are summed over the processes.
         error = (results - images).square().sum() / (options.points * WIDTH)
         optimizer.zero_grad()
         (error + BALANCE * balance).backward()
@@ -147,7 +146,7 @@ def main(arguments: list[str] | None = None) -> tuple[list[float], torch.Tensor]
         losses.append(add_up(error, processes))
         loads.append(load)
         if rank == 0 and (step % max(1, options.steps // 8) == 0 or step == options.steps - 1):
-            print(f"step {step:4d}  loss {losses[-1]:.4f}  tokens of the experts {load.tolist()}")
+            print(f"step {step:4d}  loss {losses[-1]:.4f}  tokens per expert {load.tolist()}")
 
     kinds, points, _ = points_of_all.draw(1000)
     if rank == 0:
@@ -155,9 +154,9 @@ def main(arguments: list[str] | None = None) -> tuple[list[float], torch.Tensor]
         table = torch.zeros(KINDS, EXPERTS, dtype=torch.int64)
         table.index_put_((kinds, chosen), torch.ones_like(kinds), accumulate=True)
         for kind, row in enumerate(table / table.sum(1, keepdim=True)):
-            print(f"kind {kind}: {row.max():4.0%} of the points go first to expert {int(row.argmax())}")
+            print(f"kind {kind}: {row.max():4.0%} of the points choose first expert {int(row.argmax())}")
         draw(options.out, losses, torch.stack(loads))
-        print(f"{options.out}: the loss and the load per expert; processes: {processes}")
+        print(f"wrote {options.out}; processes: {processes}")
     if under_torchrun:
         dist.destroy_process_group()
     return losses, torch.stack(loads)

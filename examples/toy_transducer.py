@@ -1,8 +1,9 @@
-"""A toy transducer learns to transcribe synthetic speech, in which every letter is a burst of its own tone.
+"""A toy transducer learns to transcribe synthetic speech, in which each letter is a burst at its own pitch.
 
-The recipe is the one of pruned RNN-T training: a simple loss finds which positions each frame needs, and the
-loss of the joiner looks at those alone. Half of the steps use a joiner of torch and rnnt_loss_pruned, the
-other half rnnt_loss_pruned_fused, which continues where the first left off.
+Follows the recipe of pruned RNN-T training: a simple loss finds which positions each frame needs, and the
+loss of the joiner considers only those. The first half of the steps uses a torch joiner and rnnt_loss_pruned,
+the second half rnnt_loss_pruned_fused on the same weights. Prints the losses, transcripts of new utterances
+and words with times, and draws the loss and an alignment in build/toy_transducer.png.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ WORDS = (
     *("a", "cab", "bad", "bead", "cafe", "dab", "deaf", "face", "fade", "bag"),
     *("beg", "cage", "age", "edge", "feed", "head", "heed", "fig", "big"),
 )
-LETTERS = " " + "".join(sorted(set("".join(WORDS))))  # class 0 is the blank, a letter is its place plus one
+LETTERS = " " + "".join(sorted(set("".join(WORDS))))  # class 0 is the blank; letter i is class i + 1
 BANDS = 24
 SECONDS_PER_FRAME = 0.04
-ROWS = 4  # positions that a frame keeps
+ROWS = 4  # positions kept per frame
 
 
 # -- speech ------------------------------------------------------------------------------------------------
 
 
 def speak(text: str, generator: torch.Generator) -> torch.Tensor:
-    """[frames, bands]: for each letter a burst of two to four frames at its own band, pauses, and noise."""
+    """Returns [frames, bands]: a burst of two to four frames per letter, at its band, pauses, and noise."""
 
     def between(low: int, high: int) -> int:
         return int(torch.randint(low, high + 1, (), generator=generator))
@@ -50,7 +51,7 @@ def speak(text: str, generator: torch.Generator) -> torch.Tensor:
         if letter != " ":
             band = 2 * LETTERS.index(letter)
             burst[:, band] = 1.0
-            burst[:, band - 1] = 0.5  # as tones leak into their neighbours
+            burst[:, band - 1] = 0.5  # tones leak into the band below
         frames += [burst, torch.zeros(between(1, 2) + 2 * (letter == " "), BANDS)]
     speech = torch.cat(frames)
     return speech + 0.15 * torch.randn(speech.shape, generator=generator)
@@ -62,7 +63,7 @@ def utterance(generator: torch.Generator) -> str:
 
 
 class Batch:
-    """Utterances of any length, padded, and the boundary that says where each one ends."""
+    """Padded utterances of any length, and the boundary that marks the end of each."""
 
     def __init__(self, texts: list[str], generator: torch.Generator) -> None:
         self.texts = texts
@@ -78,7 +79,7 @@ class Batch:
 
 
 class Transducer(nn.Module):
-    """A convolutional encoder, a decoder that sees one symbol, and a joiner of both."""
+    """A convolutional encoder, a decoder that sees one symbol, and a joiner."""
 
     def __init__(self, width: int = 48) -> None:
         super().__init__()
@@ -97,7 +98,7 @@ class Transducer(nn.Module):
         return self.encoder(speech.transpose(1, 2)).transpose(1, 2)
 
     def decode(self, symbols: torch.Tensor) -> torch.Tensor:
-        """[batch, symbols + 1, width]: what comes after the start and after each symbol."""
+        """Returns [batch, symbols + 1, width]: the state at the start and after each symbol."""
         return self.decoder(nn.functional.pad(symbols, (1, 0)))
 
     def loss(self, batch: Batch, fused: bool) -> torch.Tensor:
@@ -120,7 +121,7 @@ class Transducer(nn.Module):
 
     @torch.no_grad()
     def transcribe(self, speech: torch.Tensor) -> str:
-        """Greedy: in each frame the most likely class, until it is the blank."""
+        """Decodes greedily: emits the most likely class of each frame until it is the blank."""
         am = self.am_projection(self.encode(speech.unsqueeze(0)))[0]
         last, said = 0, ""
         for frame in am:
@@ -135,17 +136,17 @@ class Transducer(nn.Module):
 
     @torch.no_grad()
     def steps(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Logits of the whole lattice, and its steps."""
+        """Returns the logits of the whole lattice, and its steps."""
         am, lm = self.am_projection(self.encode(batch.speech)), self.lm_projection(self.decode(batch.symbols))
         logits = self.output(torch.tanh(am.unsqueeze(2) + lm.unsqueeze(1)))
         return logits, get_rnnt_logprobs_joint(logits, batch.symbols, 0, boundary=batch.boundary)
 
 
-# -- what comes out ----------------------------------------------------------------------------------------
+# -- output ------------------------------------------------------------------------------------------------
 
 
 def words_with_times(text: str, frames: list[int], confidence: list[float]) -> list[str]:
-    """Each word, when its letters begin and end, and how sure the least sure of them is."""
+    """Formats each word with the times of its first and last letter and its lowest confidence."""
     lines, begin = [], 0
     for end in [*(i for i, letter in enumerate(text) if letter == " "), len(text)]:
         if end > begin:
@@ -165,10 +166,10 @@ def draw(path: Path, losses: list[float], occupation: torch.Tensor, frames: list
     figure, (curve, lattice) = pyplot.subplots(1, 2, figsize=(13, 5), width_ratios=(1, 2))
     curve.semilogy(losses)
     curve.axvline(len(losses) // 2, color="gray", linestyle=":")
-    curve.set(title="loss; fused from the dotted line on", xlabel="step")
+    curve.set(title="loss; fused after the dotted line", xlabel="step")
     lattice.imshow(occupation.numpy(), aspect="auto", origin="lower", cmap="magma")
     lattice.plot(frames, range(len(frames)), color="cyan", marker=".", linewidth=0.8)
-    lattice.set(title="how often each cell is passed, and the best way", xlabel="frame")
+    lattice.set(title="probability of each cell, and the best path", xlabel="frame")
     lattice.set_yticks(range(len(text)), list(text))
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.tight_layout()
@@ -179,9 +180,9 @@ def draw(path: Path, losses: list[float], occupation: torch.Tensor, frames: list
 def main(arguments: list[str] | None = None) -> tuple[list[float], float]:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=250)
-    parser.add_argument("--batch", type=int, default=16, help="utterances of a step")
+    parser.add_argument("--batch", type=int, default=16, help="utterances per step")
     parser.add_argument("--out", type=Path, default=Path("build/toy_transducer.png"))
-    parser.add_argument("--small", action="store_true", help="24 steps of 6 utterances: no more than a try")
+    parser.add_argument("--small", action="store_true", help="a quick trial: 24 steps of 6 utterances")
     options = parser.parse_args(arguments)
     if options.small:
         options.steps, options.batch = 24, 6
@@ -209,7 +210,7 @@ def main(arguments: list[str] | None = None) -> tuple[list[float], float]:
         right += said == text
         if i < 4:
             print(f"spoken {text!r}, transcribed {said!r}")
-    print(f"{right} of {len(tested.texts)} new utterances are transcribed without an error")
+    print(f"{right} of {len(tested.texts)} new utterances are transcribed without errors")
 
     one = Batch(["bad cage feed"], generator)
     logits, steps = model.steps(one)
@@ -217,10 +218,10 @@ def main(arguments: list[str] | None = None) -> tuple[list[float], float]:
     _, (px_grad, py_grad) = rnnt_loss(logits, one.symbols, 0, one.boundary, return_grad=True)
     occupation = nn.functional.pad(px_grad, (0, 0, 0, 1))[0, :, :-1] + py_grad[0]
     frames = best.frames[0].tolist()
-    print(f"the alignment of {one.texts[0]!r}, as words with times:")
+    print(f"alignment of {one.texts[0]!r}, as words with times:")
     print("\n".join(words_with_times(one.texts[0], frames, best.confidence[0].tolist())))
     draw(options.out, losses, occupation, frames, one.texts[0])
-    print(f"{options.out}: the loss, and the alignment")
+    print(f"wrote {options.out}")
     return losses, right / len(tested.texts)
 
 

@@ -1,4 +1,4 @@
-"""Rows reduced by an index: scatter_sum, scatter_mean and scatter_max beside torch's own functions."""
+"""Compares scatter_sum, scatter_mean and scatter_max, which reduce rows by index, with torch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def comparisons(seconds: float, summary: Summary) -> list[Comparison]:
 
 
 class Job:
-    """Features of a scan and the voxel of each point; torch's functions want the index as int64."""
+    """Features of a scan and the voxel of each point; torch's functions need an int64 index."""
 
     def __init__(self, points: Points, order: str = "scan") -> None:
         index = np.sort(points.map) if order == "ascending" else points.map
@@ -45,7 +45,7 @@ class Job:
         self.out = torch.ones(self.groups, self.channels)
 
     def entry(self, name: str, run: Callable[[], object]) -> Entry:
-        """One whose result is in ``out``, or new: what run() returns."""
+        """Returns an entry whose result is ``out`` or the new tensor that run() returns."""
         kept: list[np.ndarray] = []
 
         def keep() -> None:
@@ -65,7 +65,7 @@ class Job:
         return entries, expected.astype(np.float32)
 
     def max_programs(self) -> tuple[list[Entry], np.ndarray]:
-        """Those of torch give the maximum alone, ours also the rows that it comes from."""
+        """torch's functions return only the maximum, Turnout's also its row."""
         expected = np.full(self.out.shape, -np.inf, np.float32)
         np.maximum.at(expected, self.index.numpy(), self.src.numpy())
         out, src, index = self.out, self.src, self.index

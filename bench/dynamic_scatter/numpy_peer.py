@@ -1,4 +1,4 @@
-"""NumPy: unique voxels by numpy.unique of packed keys, and hard voxelization by one sort."""
+"""NumPy: unique voxels with numpy.unique of packed keys, and hard voxelization with one sort."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from harness import Entry
 
 
 def unique(points: Points) -> Entry:
-    """From coordinates to coordinates: packing and unpacking of the keys is timed."""
+    """Includes the time of packing and unpacking the keys."""
     grid = points.scale.grid
     kept: list[np.ndarray] = []
 
@@ -24,7 +24,7 @@ def unique(points: Points) -> Entry:
 
 
 def unique_of_keys(points: Points) -> Entry:
-    """numpy.unique alone: packing and unpacking of the keys is not timed."""
+    """Times numpy.unique alone, without packing and unpacking the keys."""
     grid, keys = points.scale.grid, packed(points.coors, points.scale.grid)
     kept: list[np.ndarray] = []
 
@@ -43,10 +43,10 @@ def as_int32(arrays: list[np.ndarray]) -> Arrays:
 
 
 def hard(job: Hard) -> Entry:
-    """Sorts int64 that hold a key and a point's number; NumPy sorts int64 with SIMD.
+    """Sorts int64 that hold a key and a point's number, because NumPy sorts int64 with SIMD.
 
-    Coordinates are computed column by column, and a point is moved as one element of a structured type;
-    together these take a third of the time of the direct formulation.
+    Computes coordinates column by column and moves a point as one element of a structured type, because
+    the direct formulation takes three times as long.
     """
     points, out = job.points, job.results()
     voxels, coors, counts = out
@@ -73,7 +73,7 @@ def hard(job: Hard) -> Entry:
         keys, order = both >> bits, both & ((1 << bits) - 1)
         starts = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
         lengths = np.diff(starts, append=len(keys))
-        # Voxels are numbered in the order of their first points.
+        # Voxels are numbered in order of their first points.
         first = order[starts]
         appears[:] = 0
         appears[first] = 1

@@ -102,7 +102,7 @@ def forward(points: Points, reduce_type: str, seconds: float, summary: Summary) 
 
 
 def unique(points: Points, seconds: float, summary: Summary) -> Comparison:
-    """On one thread, because NumPy uses one."""
+    """Runs on one thread, like NumPy."""
     before = turnout.get_num_threads(), torch.get_num_threads()
     turnout.set_num_threads(1)
     torch.set_num_threads(1)
@@ -127,7 +127,6 @@ def unique(points: Points, seconds: float, summary: Summary) -> Comparison:
 
 
 def threads(points: Points, seconds: float) -> Comparison:
-    """Thread counts, and the forward operator with a ready VoxelIndex."""
     before = turnout.get_num_threads()
     entries = [
         turnout_entries.forward(points, "max", "turnout, forward max"),

@@ -11,7 +11,7 @@ import numpy as np
 
 Arrays = tuple[np.ndarray, ...]
 
-TOP = np.array([3.0, 54.0, 54.0])  # upper limits of the grid, z, y, x; lidar.LOW has the lower ones
+TOP = np.array([3.0, 54.0, 54.0])  # upper limits of the grid, z, y, x; the lower ones are lidar.LOW
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ WIDE = Scale(17563, 13757, 64, 2, FINE)
 def scan(scale: Scale) -> np.ndarray:
     """Points (x, y, z, reflectance) float32 in scan order, with the scale's number of points and voxels.
 
-    It takes the first voxels of the scan, each with its first point, and samples the other points from these
+    Takes the first voxels of the scan, each with its first point, and samples the other points from these
     voxels.
     """
     random = np.random.default_rng(7)
@@ -78,7 +78,7 @@ def packed(voxels: np.ndarray, grid: tuple[int, ...]) -> np.ndarray:
 class Points:
     """Features and coordinates of a scan, in scan order or shuffled, and the expected results.
 
-    With `ties` the features are those after a ReLU, half of them 0; otherwise no two are equal.
+    With `ties`, half of the features are 0, as after a ReLU; otherwise no two are equal.
     """
 
     def __init__(self, scale: Scale, order: str = "scan", ties: bool = False) -> None:
@@ -87,7 +87,7 @@ class Points:
         self.points = scan(scale) if order == "scan" else random.permutation(scan(scale))
         self.coors = voxels_of(self.points, scale)
         count = scale.points * scale.channels
-        assert count <= 2**24  # float32 has that many different integers
+        assert count <= 2**24  # the integers that float32 represents exactly
         self.feats = ((random.permutation(count) - count // 2) * np.float32(2**-20)).astype(np.float32)
         self.feats = self.feats.reshape(scale.points, scale.channels)
         if ties:
@@ -98,7 +98,7 @@ class Points:
         assert len(known) == scale.voxels
         self.voxel_coors = np.stack(np.unravel_index(known, scale.grid), axis=1).astype(np.int32)
         self.map, self.count = map_.astype(np.int32), count.astype(np.int32)
-        # The points grouped by voxel, in ascending order within each voxel; the definitions iterate over it.
+        # The points grouped by voxel, ascending within each; the definitions iterate over them.
         self.sorted = np.argsort(self.map, kind="stable")
         self.starts = np.concatenate(([0], np.cumsum(self.count)[:-1]))
 
@@ -158,7 +158,7 @@ class Hard:
         return np.concatenate((lidar.LOW[::-1], TOP[::-1])).astype(np.float32)
 
     def results(self) -> Arrays:
-        """Memory for voxels, coordinates and counts. It is written once, so that its pages are mapped."""
+        """Returns memory for voxels, coordinates and counts, written once so that its pages are mapped."""
         return (
             np.full((self.max_voxels, self.max_points, self.points.shape[1]), 1, dtype=np.float32),
             np.full((self.max_voxels, 3), 1, dtype=np.int32),
@@ -166,7 +166,6 @@ class Hard:
         )
 
     def definition(self) -> Arrays:
-        """The definition: one point at a time."""
         voxels, coors, counts = (np.zeros_like(x) for x in self.results())
         row_of: dict[tuple[int, ...], int] = {}
         for point, cell in zip(self.points, voxels_of(self.points, self.scale).tolist(), strict=True):

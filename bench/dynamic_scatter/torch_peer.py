@@ -1,4 +1,4 @@
-"""PyTorch: unique of packed keys and scatter_reduce; gradients with a known argmax, or recomputing it."""
+"""PyTorch: unique of packed keys and scatter_reduce; gradients with a saved or a recomputed argmax."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def unique(points: Points) -> Entry:
 
 
 def forward(points: Points, reduce_type: str) -> Entry:
-    """Coordinates are packed into keys. The output of the features is reused. All points are in the grid."""
+    """Packs coordinates into keys and reuses the output of the features. All points are in the grid."""
     coors, feats = torch.from_numpy(points.coors), torch.from_numpy(points.feats)
     room = torch.ones(points.feats.shape)
     kept: list[torch.Tensor] = []
@@ -35,7 +35,7 @@ def forward(points: Points, reduce_type: str) -> Entry:
 
 
 def argmax_given(points: Points) -> Entry:
-    """As torch_scatter does: the forward pass has saved the argmax."""
+    """Uses the argmax that the forward pass saved, like torch_scatter."""
     argmax, grad = torch.from_numpy(points.argmax), torch.from_numpy(points.grad_voxel_feats)
     out = torch.ones(points.feats.shape)
     return Entry(
@@ -55,7 +55,7 @@ def recompute(points: Points) -> Entry:
     of_point, equal = torch.ones_like(feats), torch.ones(n, channels, dtype=torch.bool)
     candidates = torch.ones(n, channels, dtype=torch.int64)
     first = torch.zeros(points.scale.voxels, channels, dtype=torch.int64)
-    out = torch.ones(n + 1, channels)  # the last row takes the gradients of maxima that no point equals
+    out = torch.ones(n + 1, channels)  # the last row collects gradients of maxima that no point equals
 
     def run() -> None:
         torch.index_select(voxel_feats, 0, map_, out=of_point)
@@ -79,7 +79,7 @@ def mean_backward(points: Points) -> Entry:
 
 
 def training(points: Points) -> Entry:
-    """Forward and gradient by autograd. It divides a gradient among equal points, so use it without ties."""
+    """Forward and gradient with autograd, which divides a gradient among ties, so use it without any."""
     coors, feats = torch.from_numpy(points.coors), torch.from_numpy(points.feats).requires_grad_()
     grad = torch.from_numpy(points.grad_voxel_feats)
     kept: list[torch.Tensor] = []
@@ -96,7 +96,7 @@ def training(points: Points) -> Entry:
 
 
 def _voxels(coors: torch.Tensor, grid: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
-    """Unique voxels in ascending order, the inverse map, and counts."""
+    """Returns unique voxels in ascending order, the inverse map, and counts."""
     z, y, x = coors.long().unbind(1)
     keys = (z * grid[1] + y) * grid[2] + x
     known, map_, count = torch.unique(keys, return_inverse=True, return_counts=True)
@@ -117,5 +117,5 @@ def _reduce(
 
 
 def _as_int32(tensors: list[torch.Tensor]) -> Arrays:
-    """torch's int64 results as int32; the conversion is not timed."""
+    """Converts torch's int64 results to int32, untimed."""
     return tuple(x.to(torch.int32).numpy() for x in tensors)

@@ -14,9 +14,9 @@ REUSED = "turnout, out= reused"
 
 
 def memory(shape: tuple[int, ...], dtype: type = np.float32) -> np.ndarray:
-    """An array of ones, so that its pages are mapped, that starts 16 bytes after a cache line.
+    """Returns an array of ones, so that its pages are mapped, that starts 16 bytes after a cache line.
 
-    NumPy's large arrays start there. Smaller ones start anywhere, and the times of two runs would differ.
+    NumPy's large arrays start there. Smaller ones start anywhere, so the times of two runs would differ.
     """
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     raw = np.ones(size + 128, np.uint8)
@@ -27,7 +27,6 @@ def memory(shape: tuple[int, ...], dtype: type = np.float32) -> np.ndarray:
 
 
 def memory_for(points: Points) -> Arrays:
-    """Memory for each result of the forward operator."""
     scale = points.scale
     return memory((scale.voxels, scale.channels)), *(memory(x.shape, x.dtype) for x in points.index)
 
@@ -70,7 +69,7 @@ def backward(points: Points, reduce_type: str, name: str = REUSED) -> Entry:
 
 
 def backward_fresh(points: Points, reduce_type: str) -> Entry:
-    """A new result, which Turnout allocates at the start of a cache line."""
+    """Makes a new result, which Turnout allocates at the start of a cache line."""
     arguments = points.grad_voxel_feats, points.feats, points.reduced(reduce_type), points.map, points.count
     kept: list[np.ndarray] = []
 
@@ -81,7 +80,7 @@ def backward_fresh(points: Points, reduce_type: str) -> Entry:
 
 
 def index(points: Points) -> Entry:
-    """New results. Turnout takes their memory from its cache of buffers, NumPy from malloc's."""
+    """Makes new results. Turnout takes their memory from its output cache, NumPy from malloc."""
     kept: list[turnout.VoxelIndex] = []
 
     def run() -> None:
@@ -94,7 +93,6 @@ def index(points: Points) -> Entry:
 
 
 def reduce(points: Points, reduce_type: str) -> Entry:
-    """A reduction with an existing index."""
     known = turnout.VoxelIndex(points.coors)
     out = memory((points.scale.voxels, points.scale.channels))
     return Entry(
@@ -105,7 +103,7 @@ def reduce(points: Points, reduce_type: str) -> Entry:
 
 
 def training(points: Points) -> Entry:
-    """dynamic_scatter, forward and gradient by autograd, with new tensors in each call."""
+    """Runs dynamic_scatter forward and backward with autograd, with new tensors in each call."""
     coors, feats = torch.from_numpy(points.coors), torch.from_numpy(points.feats).requires_grad_()
     grad = torch.from_numpy(points.grad_voxel_feats)
     kept: list[torch.Tensor] = []

@@ -1,6 +1,6 @@
-"""Gradients, combine, slots and the routing of a whole layer, beside copies, reads and plain torch.
+"""Compares gradients, combine, slots and the routing of a whole layer with copies, reads and plain torch.
 
-With TURNOUT_NUM_THREADS=1 CPU time is measured, in which the work of other processes does not count.
+With TURNOUT_NUM_THREADS=1, it measures CPU time, which excludes the work of other processes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ compare = partial(
     harness.compare, clock=time.process_time if turnout.get_num_threads() == 1 else time.perf_counter
 )
 
-# Eight choices of WIDE would take 2 GB for the buffers, and as much for torch's copy of them.
+# With eight choices, the buffers of WIDE would take 2 GB, and torch's copy as much again.
 FEWER = replace(WIDE, samples=4096)
 
 
@@ -70,8 +70,6 @@ def run(seconds: float) -> list[Comparison]:
 
 
 class Gradients:
-    """The gradients of moe_dispatch_forward, in buffers that all calls reuse."""
-
     def __init__(self, r: Routing) -> None:
         self.gates, indices, locations = r.choices_first
         self.routing, self.sizes = (indices, locations), (r.capacity, r.scale.num_experts)
@@ -105,7 +103,7 @@ class Gradients:
 
 
 def sums_of_one(r: Routing, seconds: float, summary: Summary) -> Comparison:
-    """One choice: each row is read once and written once, as in a copy."""
+    """With one choice, each row is read once and written once, as in a copy."""
     g, output = Gradients(r), np.full_like(r.tokens, 0)
     indices, slots, gates = (np.ascontiguousarray(a[:, 0]) for a in (r.indices, r.locations, r.gates))
 
@@ -129,7 +127,7 @@ def sums_of_one(r: Routing, seconds: float, summary: Summary) -> Comparison:
 
 
 def products(r: Routing, seconds: float, summary: Summary) -> Comparison:
-    """The floor is reading both inputs in order: their sums one after the other, or one product of both."""
+    """The floor is reading both inputs in order: their sums one after the other, or their dot product."""
     g = Gradients(r)
     tokens, buffers = (torch.from_numpy(a.reshape(-1)) for a in (r.tokens, r.buffers[: len(r.tokens)]))
     comparison = compare(
@@ -194,7 +192,7 @@ def combine(r: Routing, seconds: float, summary: Summary) -> Comparison:
 
 
 def tutel_locations(ids: torch.Tensor, experts: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Slots as Tutel computes them: one-hot masks and running sums, choice by choice."""
+    """Computes slots as Tutel does: one-hot masks and running sums, choice by choice."""
     slots, base = [], torch.zeros(1, experts, dtype=torch.int64)
     for k in range(ids.shape[1]):
         mask = torch.nn.functional.one_hot(ids[:, k], experts)
@@ -228,9 +226,9 @@ def locations(choices: int, seconds: float, summary: Summary) -> Comparison:
 
 
 class Layer:
-    """A layer without its experts: choices, slots, dispatch and combine, forward, in buffers that are reused.
+    """The forward pass of a layer without its experts: choices, slots, dispatch, combine; reuses buffers.
 
-    A token beyond the capacity of its expert is dropped, as with Tutel's capacity factor of 1.
+    A token beyond the capacity of its expert is dropped, as with a capacity factor of 1 in Tutel.
     """
 
     def __init__(self) -> None:
@@ -247,7 +245,7 @@ class Layer:
         return gates / gates.sum(1, keepdim=True), ids
 
     def definition(self) -> torch.Tensor:
-        """Without experts a token that is not dropped comes back as itself, times its gates."""
+        """Without experts, the output is the token times its gates, unless it is dropped."""
         gates, ids = self.choose()
         slots, _ = turnout.check.moe_locations(ids.numpy(), self.experts)
         kept = torch.from_numpy(slots < self.capacity)
@@ -261,7 +259,7 @@ class Layer:
         turnout.moe_combine(self.buffers, *routing, gates, out=self.output)
 
     def by_torch(self) -> None:
-        """Tutel's way: masks and running sums, tokens added to zeros, a weighted sum of gathered rows."""
+        """Like Tutel: masks and running sums, tokens added to zeros, a weighted sum of gathered rows."""
         gates, ids = self.choose()
         slots, _ = tutel_locations(ids, self.experts)
         valid = slots < self.capacity

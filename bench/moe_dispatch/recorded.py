@@ -65,7 +65,6 @@ def dispatch(scale: Scale) -> Programs:
 
 
 def returning(name: str, call) -> Entry:
-    """A program that returns one new tensor."""
     kept: list[torch.Tensor] = []
 
     def run() -> None:

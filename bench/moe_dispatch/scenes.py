@@ -75,7 +75,7 @@ def _spin(stop) -> None:
 
 
 def busy_core(routed: Routed, seconds: float) -> Comparison:
-    """Two threads while another process uses one of the cores, beside one thread alone."""
+    """Compares two threads while another process uses one of the cores with one thread on an idle machine."""
     dispatch = turnout_entries.keep(routed)
     before = turnout.get_num_threads()
     context = multiprocessing.get_context("spawn")
@@ -92,20 +92,20 @@ def busy_core(routed: Routed, seconds: float) -> Comparison:
         with_threads(2, dispatch, "turnout, 2 threads"),
         with_threads(1, dispatch, "turnout, 1 thread"),
     ]
-    title = f"beside a process that takes a core, {routed.scale.name}"
+    title = f"while another process uses a core, {routed.scale.name}"
     comparison = compare(title, entries, seconds=2 * seconds)
     stop.set()
     hog.join()
     comparison.rows.append(alone.rows[0])
     comparison.rows[-1].name = "turnout, 1 thread, without that process"
     ratio = comparison.rows[0].median_us / alone.rows[0].median_us
-    console.print(f"2 threads beside it / 1 thread alone: {ratio:.2f}")
+    console.print(f"2 threads with that process / 1 thread without it: {ratio:.2f}")
     turnout.set_num_threads(before)
     return comparison
 
 
 def after_torch(routed: Routed, seconds: float) -> Comparison:
-    """Directly after a torch operator on two threads, while torch's workers still spin."""
+    """Runs directly after a torch operator on two threads, while torch's workers still spin."""
     scale = routed.scale
     tensors = [torch.from_numpy(x) for x in (routed.gates, routed.indices, routed.locations, routed.input)]
     a, b = torch.ones(4_000_000), torch.ones(4_000_000)
@@ -114,13 +114,13 @@ def after_torch(routed: Routed, seconds: float) -> Comparison:
     while time.perf_counter() < end:
         for name, samples in rows.items():
             if name == "alone":
-                time.sleep(0.02)  # until torch's workers have gone to sleep
+                time.sleep(0.02)  # until torch's workers sleep
             else:
                 torch.add(a, b, out=b)
             start = time.perf_counter()
             turnout.torch.moe_dispatch_forward(*tensors, scale.capacity, scale.num_experts)
             samples.append((time.perf_counter() - start) * 1e6)
-    return from_samples(f"turnout.torch beside torch, {scale.name}", rows)
+    return from_samples(f"turnout.torch right after torch, {scale.name}", rows)
 
 
 def from_samples(title: str, rows: dict[str, list[float]]) -> Comparison:
@@ -130,7 +130,7 @@ def from_samples(title: str, rows: dict[str, list[float]]) -> Comparison:
     first = float(np.median(next(iter(rows.values()))))
     for name, samples in rows.items():
         low, median, high = (float(x) for x in np.percentile(samples, [25, 50, 75]))
-        # Each call is a burst of its own, so every call is a first call.
+        # Each burst is one call, so every call is a first call.
         comparison.rows.append(Row(f"turnout.torch, {name}", median, low, high, median / first, median))
     show(comparison)
     return comparison

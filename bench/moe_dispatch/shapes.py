@@ -44,7 +44,7 @@ class Routed:
         return self.scale.hidden * 4
 
     def definition(self) -> np.ndarray:
-        """The expected dispatch buffer, with zeros in rows without a token."""
+        """Returns the expected dispatch buffer, with zeros in rows without a token."""
         out = np.zeros((self.scale.num_experts * self.scale.capacity, self.scale.hidden), dtype=np.float32)
         out[self.rows] = self.gates[self.kept, None] * self.input[self.kept]
         return out

@@ -17,7 +17,7 @@ def copy_floor(routed: Routed) -> Entry:
 
 def keep(routed: Routed, name: str = "turnout, rows kept") -> Entry:
     scale = routed.scale
-    # Not np.zeros, whose pages are not mapped yet: all entries must write to the same kind of memory.
+    # np.full maps the pages, unlike np.zeros: all entries must write to the same kind of memory.
     out = np.full((scale.num_experts * scale.capacity, scale.hidden), 0, dtype=np.float32)
 
     def run() -> None:

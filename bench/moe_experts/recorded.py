@@ -14,7 +14,7 @@ import turnout.torch
 
 TOKENS = {"f32": (1, 16, 512), "bf16": (1, 16, 512, 2048)}
 TOLERANCE = {"f32": 1e-5, "bf16": 2e-2}
-TRAINED = 16  # experts of a training step, whose gradients are as large as the weights
+TRAINED = 16  # experts in a training step; gradients take as much memory as weights
 PEER = "PyTorch `grouped_mm` on sorted rows, as transformers"
 
 
@@ -67,7 +67,7 @@ def training(tokens: int) -> Programs:
 
 
 def products(rows: int) -> Programs:
-    """Rows that are spread evenly over the experts."""
+    """Multiplies rows that are spread evenly over the experts."""
     weight = weights_of("bf16").w13.mT
     x = torch.randn(rows, HIDDEN, generator=torch.Generator().manual_seed(1)).to(DTYPES["bf16"])
     offs = torch.arange(1, EXPERTS + 1, dtype=torch.int32) * (rows // EXPERTS)

@@ -1,4 +1,4 @@
-"""The comparisons of the expert block: tokens against time, beside torch's two ways and beside reading."""
+"""Compares the expert block over the number of tokens with torch's two implementations and with reading."""
 
 from __future__ import annotations
 

@@ -8,10 +8,10 @@ import torch
 
 import turnout.torch
 
-# A block of Qwen3-30B-A3B, with half of its experts so that it fits a small machine in float32.
+# A block of Qwen3-30B-A3B, with half of its experts to fit a small machine in float32.
 HIDDEN, INNER, EXPERTS, CHOICES = 2048, 768, 64, 8
 TOKENS = (1, 4, 16, 64, 512)
-DECODING = 16  # tokens, at most: bound by reading weights
+DECODING = 16  # up to this many tokens, reading the weights dominates
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -21,7 +21,7 @@ class Weights:
 
         def values(rows: int, depth: int) -> torch.Tensor:
             made = torch.empty(experts, rows, depth, dtype=DTYPES[dtype])
-            for expert in made:  # one by one: no second copy in float32
+            for expert in made:  # one by one, to avoid a second copy in float32
                 expert.copy_(torch.randn(rows, depth, generator=random) / depth**0.5)
             return made
 
@@ -34,8 +34,6 @@ class Weights:
 
 
 class Block:
-    """Tokens with random experts."""
-
     def __init__(self, weights: Weights, tokens: int) -> None:
         random = torch.Generator().manual_seed(tokens)
         self.weights = weights
@@ -46,12 +44,12 @@ class Block:
 
     @property
     def active_bytes(self) -> int:
-        """Of the weights that some token needs."""
+        """Returns the bytes of all weights that any token needs."""
         experts = len(self.ids.unique())
         return experts * 3 * INNER * HIDDEN * self.x.element_size()
 
     def definition(self) -> torch.Tensor:
-        """In float32, which is near enough to tell a wrong program."""
+        """Computes in float32, which is precise enough to detect a wrong program."""
         out = torch.zeros(self.x.shape)
         for expert in self.ids.unique().tolist():
             tokens, choices = (self.ids == expert).nonzero(as_tuple=True)

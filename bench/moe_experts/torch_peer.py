@@ -1,4 +1,4 @@
-"""PyTorch in the two ways of transformers: grouped_mm on sorted rows, and a loop over experts."""
+"""PyTorch with transformers' two implementations: grouped_mm on sorted rows, and a loop over experts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turnout's expert block, and reading the weights that it needs."""
+"""Turnout's expert block, and its floor: reading the weights that it needs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def quantized(block: Block, bits: int) -> Entry:
 
 
 def reading(block: Block) -> Entry:
-    """The floor of few tokens: torch adds up the active weights as if they were float32, on all threads."""
+    """The floor for few tokens: torch sums the active weights as if they were float32, on all threads."""
     active = block.ids.unique()
     parts = [
         w[e].view(torch.float32).flatten() for e in active for w in (block.weights.w13, block.weights.w2)

@@ -13,6 +13,6 @@ def entry(arrived: Arrived) -> Entry:
     def run() -> None:
         np.take(
             arrived.tokens, arrived.order, axis=0, out=out, mode="clip"
-        )  # mode="raise" would copy the result once more
+        )  # mode="raise" would copy the result again
 
     return Entry("numpy, take(out=) with a ready index", run, lambda: out)

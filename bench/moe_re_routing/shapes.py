@@ -49,5 +49,5 @@ class Arrived:
         self.order = np.argsort(experts, kind="stable")
 
     def definition(self) -> np.ndarray:
-        """The expected permute_tokens, as bytes."""
+        """Returns the expected permute_tokens, as bytes."""
         return self.bytes[self.order]

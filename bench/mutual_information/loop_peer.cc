@@ -1,5 +1,5 @@
-// The plain double loop over each lattice, written directly from the definition. loop_peer.py compiles it
-// with -O3 -march=native. Threads may share the batch.
+// The plain double loop over each lattice, directly from the definition. loop_peer.py compiles it with
+// -O3 -march=native. Threads may divide the batch.
 #include <cmath>
 #include <cstddef>
 #include <limits>

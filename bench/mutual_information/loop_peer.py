@@ -1,4 +1,4 @@
-"""The plain double loop in C++ (loop_peer.cc), compiled with -march=native; serial or on threads."""
+"""The plain double loop in C++ (loop_peer.cc), compiled with -march=native, serial or threaded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SLOW = 4  # timed in every fourth round
 def load() -> ctypes.CDLL:
     LIBRARY.parent.mkdir(parents=True, exist_ok=True)
     command = ["g++", *FLAGS, str(SOURCE), "-o", str(LIBRARY)]
-    console.print(f"the plain loop: {' '.join(command)}")
+    console.print(f"compiling the plain loop: {' '.join(command)}")
     subprocess.run(command, check=True)
     return ctypes.CDLL(str(LIBRARY.resolve()))
 

@@ -46,7 +46,7 @@ def touched(name: str, lattices: Lattices) -> list[np.ndarray]:
     arrays = [lattices.px, lattices.py, lattices.p]
     return (
         arrays if name == "forward" else [*arrays, lattices.px, lattices.py]
-    )  # px and py stand for the gradients, which have the same sizes
+    )  # px and py a second time for the gradients, which have the same sizes
 
 
 def expected_of(name: str, lattices: Lattices) -> np.ndarray:
@@ -87,7 +87,6 @@ def side_by_side(name: str, lattices: Lattices, threads: int, seconds: float, su
 
 
 def both(lattices: Lattices, threads: int, seconds: float) -> Comparison:
-    """Scores and gradients together, as in training."""
     entries = [
         turnout_entries.both(lattices),
         turnout_entries.one_after_the_other(lattices),
@@ -106,7 +105,7 @@ def both(lattices: Lattices, threads: int, seconds: float) -> Comparison:
 
 
 def one_lattice(lattices: Lattices, threads: int, seconds: float, summary: Summary) -> Comparison:
-    """A batch of one: the threads work on the same lattice."""
+    """With a batch of one, the threads work on the same lattice."""
     entries = []
     for name in ("forward", "backward"):
         ours = getattr(turnout_entries, name)(lattices, f"turnout {name}")
@@ -125,11 +124,11 @@ def one_lattice(lattices: Lattices, threads: int, seconds: float, summary: Summa
 
 
 def subnormals(seconds: float, summary: Summary) -> list[Comparison]:
-    """Subnormal numbers, which can cost a CPU a hundred cycles each, as inputs and as results."""
+    """Times subnormal inputs and results, which can cost a CPU a hundred cycles each."""
     done = []
     lattices = [Lattices(SPEECH, kind) for kind in ("", "subnormal inputs", "subnormal gradients")]
     share = lattices[2].subnormal_share()
-    console.print(f"of the gradients of the last kind {share:.0%} are subnormal")
+    console.print(f"{share:.0%} of the gradients of the last kind are subnormal")
     for name in ("forward", "backward"):
         entries = []
         for one in lattices:
@@ -137,7 +136,7 @@ def subnormals(seconds: float, summary: Summary) -> list[Comparison]:
             entry.run()
             error = abs(entry.result() - expected_of(name, one)).sum()
             if not error <= TOLERANCE * abs(expected_of(name, one)).sum() + 1e-30:
-                raise SystemExit(f"{entry.name}: its result differs from the definition; it is not timed")
+                raise SystemExit(f"{entry.name}: its result differs from the definition, so it is not timed")
             entries.append(Entry(entry.name, entry.run))
         comparison = compare(
             f"subnormal numbers, {name} f32 {SPEECH.name}",

@@ -30,7 +30,6 @@ ONE = Scale(1, 200, 1500)
 
 
 def flat(*results: np.ndarray) -> np.ndarray:
-    """Several results as one array, to be verified."""
     return np.concatenate([np.asarray(x, dtype=np.float64).ravel() for x in results])
 
 
@@ -56,7 +55,7 @@ class Lattices:
 
     @cached_property
     def exact_p(self) -> np.ndarray:
-        """p in float64, one anti-diagonal of all lattices at a time."""
+        """Computes p in float64, one anti-diagonal of all lattices at a time."""
         _, symbols, frames = self.scale.shape
         px, py = self.px.astype(np.float64), self.py.astype(np.float64)
         p = np.full((len(px), symbols + 1, frames + 1), -np.inf)
@@ -73,7 +72,7 @@ class Lattices:
 
     @cached_property
     def exact_grads(self) -> tuple[np.ndarray, np.ndarray]:
-        """The gradients for ans_grad 1."""
+        """Computes the gradients for an ans_grad of 1."""
         _, symbols, frames = self.scale.shape
         p = self.exact_p
         x = np.exp(p[:, :-1] - p[:, 1:] + self.px)
@@ -92,7 +91,7 @@ class Lattices:
 
     @cached_property
     def p(self) -> np.ndarray:
-        """The p that the backward operators get: the exact one, rounded to float32."""
+        """The input of the backward operators: the exact p, rounded to float32."""
         return self.exact_p.astype(np.float32)
 
     @cached_property
@@ -100,6 +99,6 @@ class Lattices:
         return self.p[:, -1, -1].copy()
 
     def subnormal_share(self) -> float:
-        """The gradients by their definition, in float64."""
+        """Returns the fraction of subnormal gradients, from their float64 definition."""
         values = flat(*self.exact_grads)
         return float(np.mean((values > 0) & (values < np.finfo(np.float32).tiny)))

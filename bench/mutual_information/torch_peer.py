@@ -11,11 +11,11 @@ NONE = float("-inf")
 
 
 def skewed(x: torch.Tensor, rows: int, diagonals: int) -> torch.Tensor:
-    """[diagonals, batch, rows]: element (d, b, s) is x[b, s, d - s], or -inf outside of x."""
+    """Returns [diagonals, batch, rows]: element (d, b, s) is x[b, s, d - s], or -inf outside of x."""
     length = diagonals + rows  # padded so that no row is shifted beyond its end
     padded = torch.full((len(x), rows, length), NONE)
     padded[:, : x.shape[1], : x.shape[2]] = x
-    # One row down and one column left is an offset of length - 1. Left of a row is padding of the previous.
+    # One row down and one column left is an offset of length - 1. The previous row's padding is on the left.
     view = padded.as_strided((diagonals, len(x), rows), (1, rows * length, length - 1))
     return view.contiguous()
 
@@ -28,7 +28,7 @@ def straight(x: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
 
 
 def forward_steps(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """p; p, x and y are in the skewed layout."""
+    """Computes p; p, x and y are in the skewed layout."""
     p = torch.full_like(x, NONE)
     p[0, :, 0] = 0
     symbol = torch.full_like(p[0], NONE)
@@ -40,7 +40,7 @@ def forward_steps(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def backward_steps(p: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Gradients of x and y in the skewed layout. The exponentials of all cells are computed at once."""
+    """Computes the gradients of x and y in the skewed layout, with one exponential of all cells."""
     p = p.clamp(min=-1e30)
     x, y = x.clone(), y.clone()
     x[:-1, :, :-1] += p[:-1, :, :-1] - p[1:, :, 1:]

@@ -46,7 +46,7 @@ def one_after_the_other(lattices: Lattices) -> Entry:
 
 
 def training(lattices: Lattices) -> Entry:
-    """mutual_information_recursion and its gradients by autograd, with new tensors in each call."""
+    """mutual_information_recursion and its gradients with autograd, with new tensors in each call."""
     px, py = (torch.from_numpy(x).requires_grad_() for x in (lattices.px, lattices.py))
     kept: list[torch.Tensor] = []
 

@@ -1,4 +1,4 @@
-"""The comparisons of the RNN-T losses: given logits, a step of a recipe, and a joiner counted."""
+"""The comparisons of the RNN-T losses: from logits, a training step of a recipe, and with a joiner."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def joiner(seconds: float, summary: Summary) -> Comparison:
 
 
 def peak_of(name: str) -> float:
-    """MB that one call in a process of its own takes beyond its inputs."""
+    """Measures how many MB one call needs beyond its inputs, in a separate process."""
     program = (
         f"import sys; sys.path.insert(0, 'bench'); from rnnt_loss import scenes; scenes.call_once({name!r})"
     )
@@ -108,5 +108,5 @@ def call_once(name: str) -> None:
 
 
 def peak_kilobytes() -> int:
-    """Of this program. What getrusage() gives includes the process that started it."""
+    """Returns this program's peak memory. getrusage() would include the process that started it."""
     return int(re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())[1])

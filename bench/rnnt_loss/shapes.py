@@ -10,7 +10,7 @@ import torch
 
 @dataclass(frozen=True)
 class Scale:
-    """A batch: how many utterances, frames, symbols, classes, rows of a pruned frame, width of the joiner."""
+    """The sizes of a batch: utterances, frames, symbols, classes, rows of a pruned frame, joiner width."""
 
     batch: int
     frames: int
@@ -29,7 +29,7 @@ JOINT = Scale(8, 200, 40, 500)
 
 
 class Utterances:
-    """Projections, texts and lengths of one batch, which differ in length by up to a fifth."""
+    """Projections, texts and lengths of one batch. Lengths differ by up to a fifth."""
 
     def __init__(self, scale: Scale) -> None:
         self.scale = scale
@@ -47,5 +47,4 @@ class Utterances:
 
     @cached_property
     def logits(self) -> torch.Tensor:
-        """Of the whole lattice."""
         return self.am.unsqueeze(2) + self.lm.unsqueeze(1)

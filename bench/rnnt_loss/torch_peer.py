@@ -1,4 +1,4 @@
-"""The formulas of the losses in plain torch over Turnout's recursion: what a layer like k2's amounts to."""
+"""The formulas of the losses in plain torch with Turnout's recursion, which is what k2 computes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from turnout.torch import get_rnnt_prune_ranges, mutual_information_recursion
 
 
 def _closed(px: torch.Tensor, boundary: torch.Tensor) -> torch.Tensor:
-    """No symbol behind the last frame: a column of -inf there, and one at the end of each utterance."""
+    """Forbids symbols after the last frame: adds a column of -inf there and at the end of each utterance."""
     px = torch.cat([px, px.new_full((*px.shape[:2], 1), -torch.inf)], 2)
     return px.scatter(2, boundary[:, 3].reshape(-1, 1, 1).expand(-1, px.shape[1], 1), -torch.inf)
 

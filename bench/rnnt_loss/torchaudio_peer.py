@@ -1,4 +1,4 @@
-"""torchaudio's RNN-T operator, whose library loads where the package refuses to be imported."""
+"""torchaudio's RNN-T operator, loaded from its library, because importing the package may fail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rnnt_loss.turnout_entries import leaves
 def is_loaded() -> bool:
     spec = importlib.util.find_spec("torchaudio")
     if spec is None:
-        console.print("torchaudio is not installed: no comparison with its operator")
+        console.print("torchaudio is not installed, so its operator is skipped")
         return False
     for path in sorted((Path(spec.origin).parent / "lib").glob("*torchaudio*.so")):
         try:
@@ -25,7 +25,7 @@ def is_loaded() -> bool:
 
 
 def joint(u: Utterances) -> Entry:
-    """Losses and gradients; its forward call makes both."""
+    """Computes losses and gradients, both in its forward call."""
     (logits,) = leaves(u.logits)
     text, frames, symbols = (x.int() for x in (u.text, u.boundary[:, 3], u.boundary[:, 2]))
     frames, symbols = frames.contiguous(), symbols.contiguous()

@@ -23,7 +23,6 @@ def leaves(*tensors: torch.Tensor) -> list[torch.Tensor]:
 
 
 def with_gradients(name: str, loss_of: Callable[[], torch.Tensor], inputs: list[torch.Tensor]) -> Entry:
-    """The loss, and its gradients for these inputs."""
     kept: list[torch.Tensor] = []
 
     def run() -> None:
@@ -41,7 +40,7 @@ def joint(u: Utterances) -> Entry:
 
 
 def recipe(u: Utterances) -> Entry:
-    """Simple loss, ranges, pruning, pruned loss and gradients; logits are those of the pruned sum."""
+    """Simple loss, ranges, pruning, pruned loss and gradients; logits are the sum of the pruned inputs."""
     lm, am = leaves(u.lm, u.am)
 
     def loss_of() -> torch.Tensor:
@@ -57,7 +56,7 @@ def recipe(u: Utterances) -> Entry:
 
 
 def band(u: Utterances) -> torch.Tensor:
-    """Ranges for the joiner's comparisons, from the simple loss."""
+    """Returns the ranges for the joiner's comparisons, from the simple loss."""
     _, grads = rnnt_loss_simple(u.lm, u.am, u.text, 0, u.boundary, return_grad=True)
     return get_rnnt_prune_ranges(*grads, u.boundary, u.scale.rows)
 

@@ -1,4 +1,4 @@
-"""A layer along given pairs, its definition, and the programs that compute it: Turnout, spconv, torch."""
+"""A layer over given pairs, its definition, and the programs that compute it: Turnout, spconv, torch."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Layer:
 
     @cached_property
     def lists(self) -> list[Pair]:
-        """Input and output rows of each offset, int64, as torch's gather and scatter take them."""
+        """The int64 input and output rows of each offset, for torch's gather and scatter."""
         return lists_of(self.pairs, self.num)
 
     def definition(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The outputs and both gradients, in f64."""
+        """Computes the outputs and both gradients in f64."""
         features, filters, grad = (x.double() for x in (self.features, self.filters, self.grad))
         results = (
             by_torch(self.lists, features, filters),
@@ -80,8 +80,6 @@ def gradients_by_torch(
 
 
 class Kept:
-    """What the last call of a program returned."""
-
     def __init__(self) -> None:
         self.results: tuple[torch.Tensor, ...] = ()
 
@@ -90,7 +88,7 @@ class Kept:
 
 
 def entry(name: str, call, *arguments, every: int = 1) -> Entry:
-    """`call(*arguments)` returns a tuple of tensors, which are to be verified."""
+    """Returns an entry for `call(*arguments)`, which returns a tuple of tensors to verify."""
     kept = Kept()
 
     def run() -> None:
@@ -131,7 +129,7 @@ def gradients(layer: Layer) -> list[Entry]:
 
 
 def with_kept_index(layer: Layer) -> Entry:
-    """The forward pass along an index of the pairs that was built once."""
+    """The forward pass with an index of the pairs that is built once."""
     pairs = layer.pairs, layer.num
     index = OPERATORS.indice_convolution_index(*pairs, layer.rows, layer.rows, subm=True)
 
@@ -146,7 +144,6 @@ def with_kept_index(layer: Layer) -> Entry:
 
 
 def scratch_bytes(layer: Layer) -> dict[str, int]:
-    """The scratch memory of each operator."""
     ours, theirs = forward(layer)[0], gradients(layer)[0]
     return {
         name: logged_scratch(f"indice_convolution_{name}", call)
@@ -159,7 +156,7 @@ def scratch_bytes(layer: Layer) -> dict[str, int]:
 
 
 def with_spconv(layer: Layer) -> tuple[Entry, Entry]:
-    """Forward and both gradients of spconv, along its own pairs."""
+    """The forward pass and both gradients of spconv, over its own pairs."""
     forward_, backward = spconv_peer.convolution(layer.sites.scale, layer.sites.indices)
     filters = spconv_peer.krsc(layer.filters, layer.sites.scale.kernel)
 

@@ -1,4 +1,4 @@
-"""The comparisons of convolutions along given pairs: one thread, two threads, growth with the sites."""
+"""The comparisons of convolutions over given pairs: one thread, two threads, growth with the sites."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import turnout
 
 CHANNELS = [16, 32, 64, 128]
 TWO_FRAMES = Scale(2 * PER_FRAME, 2, lidar.SPACE, subm=True)
-TOLERANCE = 1e-5  # of sums in f32 against those in f64; a wrong row is a larger error
+TOLERANCE = 1e-5  # f32 sums against f64 sums; a wrong row causes a larger error
 GROWTH_CHANNELS = 32
 
 
@@ -42,7 +42,7 @@ def run(seconds: float) -> list[Comparison]:
 
 
 def one_thread(layer: Layer, spconv: bool, seconds: float, summary: Summary) -> list[Comparison]:
-    """Times of the process: other work on the machine does not count."""
+    """Measures CPU time, which excludes other work on the machine."""
     programs = {"forward": entries.forward(layer), "both gradients": entries.gradients(layer)}
     programs["forward"].append(entries.with_kept_index(layer))
     if spconv:
@@ -79,7 +79,7 @@ def one_thread(layer: Layer, spconv: bool, seconds: float, summary: Summary) -> 
 
 
 def two_threads(layer: Layer, seconds: float, summary: Summary) -> list[Comparison]:
-    """Beside the peak of the machine, which on a shared one grows less than twofold."""
+    """Compares with the machine's peak, which less than doubles if cores are shared."""
     done = []
     programs = {"forward": entries.forward(layer)[0], "both gradients": entries.gradients(layer)[0]}
     for what, program in programs.items():
@@ -96,7 +96,6 @@ def two_threads(layer: Layer, seconds: float, summary: Summary) -> list[Comparis
 
 
 def peak_entry(threads: int) -> Entry:
-    """The same multiply-adds on each of the threads."""
     pool = ThreadPoolExecutor(threads)
 
     def run() -> None:

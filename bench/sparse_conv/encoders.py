@@ -1,4 +1,4 @@
-"""CenterPoint's encoder as a whole: forward beside spconv, a training step beside torch, and each layer."""
+"""CenterPoint's whole encoder: forward against spconv, a training step against torch, and each layer."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from sparse_encoder import timed
 
 FRAME = Scale(PER_FRAME, 1, lidar.SPACE, subm=True)
 INPUTS = 5  # channels of a voxel
-TOLERANCE = 1e-4  # of 21 layers in f32, against those in f64
-STEP_TOLERANCE = 1e-2  # the gradient of the stem goes back through 21 normalized layers
+TOLERANCE = 1e-4  # 21 layers in f32, against f64
+STEP_TOLERANCE = 1e-2  # the stem's gradient passes 21 normalized layers
 
 
 class ByTorch(nn.SparseConvolution):
-    """gather + mm + index_add in torch, along the pairs that Turnout finds."""
+    """gather + mm + index_add in torch, over the pairs that Turnout finds."""
 
     def forward(self, x: nn.SparseTensor) -> nn.SparseTensor:
         pairs = self.find_pairs(x)
@@ -76,17 +76,15 @@ class Scene:
         return made
 
     def tensor(self, dtype: torch.dtype = torch.float32) -> nn.SparseTensor:
-        """A new one, whose pairs are not built yet."""
+        """Returns a new tensor, whose pairs are not built yet."""
         return nn.SparseTensor(self.features.to(dtype), self.indices, FRAME.space, FRAME.batch)
 
     def exact(self) -> np.ndarray:
-        """The results of the forward pass in f64."""
         with torch.inference_mode():
             made = self.network(TORCH).double().eval()(self.tensor(torch.float64))
         return by_site(made.indices, made.features)
 
     def exact_step(self) -> tuple[np.ndarray, ...]:
-        """The gradients of a training step in f64."""
         made = step_entry("f64", self.network(TORCH).double(), lambda: self.tensor(torch.float64))
         made.run()
         return made.result()
@@ -105,7 +103,7 @@ def run(seconds: float) -> list[Comparison]:
 
 
 def by_site(indices: torch.Tensor, features: torch.Tensor) -> np.ndarray:
-    """The rows in ascending order of their sites: spconv has another order than Turnout."""
+    """Sorts rows by site, because spconv and Turnout have different orders."""
     return features.numpy()[np.lexsort(indices.numpy().T[::-1])]
 
 
@@ -128,7 +126,7 @@ def spconv_forward(name: str, scene: Scene, share: bool) -> Entry:
 
 
 def forward(scene: Scene, spconv: bool, seconds: float, summary: Summary) -> list[Comparison]:
-    """With the pairs, which every call builds: that is what a new scan takes."""
+    """Every call builds the pairs, as a new scan requires."""
     ours = forward_entry("turnout", scene.network(TURNOUT).eval(), scene.tensor)
     others = [forward_entry("torch along turnout's pairs", scene.network(TORCH).eval(), scene.tensor)]
     if spconv:
@@ -136,7 +134,7 @@ def forward(scene: Scene, spconv: bool, seconds: float, summary: Summary) -> lis
             spconv_forward("spconv", scene, share=False),
             spconv_forward("spconv, pairs shared by name", scene, share=True),
         ]
-    # spconv's results are right on one thread only.
+    # spconv's results are correct on one thread only.
     on_two = [with_result(2, ours), with_result(1, ours), with_result(2, others[0])]
     on_two += [with_result(1, other) for other in others[1:]]
     return side_by_side(
@@ -159,7 +157,7 @@ def side_by_side(
     seconds: float,
     summary: Summary,
 ) -> list[Comparison]:
-    """One thread by the time of the process, which other work does not change; two by the clock."""
+    """Uses CPU time, which excludes other work, for one thread and wall-clock time for two."""
     done = []
     for threads, listed in (("one thread", on_one), ("two threads", on_two)):
         title = f"CenterPoint's {what}, {FRAME.rows} sites, {threads}"
@@ -188,7 +186,7 @@ def with_result(threads: int, entry: Entry) -> Entry:
 
 
 def step_entry(name: str, network: torch.nn.Module, tensor: Callable) -> Entry:
-    """Forward, with the pairs, and backward; the results are the gradients of the first and last weights."""
+    """Builds pairs, runs forward and backward; the results are gradients of the first and last weights."""
     network.train()
     weights = [network.stem[0].weight, network.final[0].weight]
 
@@ -216,7 +214,7 @@ def training_step(scene: Scene, seconds: float, summary: Summary) -> list[Compar
 
 
 def show_layers(scene: Scene, summary: Summary) -> None:
-    """The time of each convolution on one thread, pairs kept, as a fraction of the FMA peak."""
+    """Prints each convolution's speed on one thread, with existing pairs, as a fraction of the FMA peak."""
     torch.set_num_threads(1)
     network, x = scene.network(TURNOUT).eval(), scene.tensor()
     peaks = []

@@ -1,4 +1,4 @@
-"""The published comparisons of sparse convolutions and of the pairs that they follow."""
+"""The published comparisons of sparse convolutions and of their index pairs."""
 
 from __future__ import annotations
 

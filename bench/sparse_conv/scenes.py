@@ -84,7 +84,7 @@ def note_scratch(comparison: Comparison, sites: Sites) -> None:
 
 
 def new_memory(sites: Sites, spconv: bool, seconds: float, summary: Summary) -> Comparison:
-    """Results in newly mapped pages on both sides: turnout's cache of buffers is off."""
+    """Results in newly mapped pages on both sides: Turnout's output cache is off."""
     pairs = sites.scale.pairs_shape
     entries = [
         Entry(

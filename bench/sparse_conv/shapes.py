@@ -9,7 +9,7 @@ import lidar
 import numpy as np
 
 PER_FRAME = 62159  # voxels of a LiDAR frame: 248636 in a batch of 4
-FRAMES = 8  # different ones; a frame takes seconds to simulate, so that larger batches repeat them
+FRAMES = 8  # distinct frames; simulating one takes seconds, so larger batches repeat them
 SPARSE_PER_FRAME = 37275  # voxels after two levels of stride 2: 149100 in a batch of 4
 
 Result = tuple[np.ndarray, np.ndarray, np.ndarray]  # out_indices, indice_pairs, indice_num
@@ -50,21 +50,21 @@ SPARSE = Scale(4 * SPARSE_PER_FRAME, 4, (11, 360, 360), subm=False, stride=(2, 2
 
 
 def growing(rows: int, kind: str) -> Scale:
-    """LiDAR: more frames of constant density. Uniform: four samples of growing density."""
+    """ "lidar" adds frames of constant density; "uniform" has four samples of growing density."""
     batch = -(-rows // PER_FRAME) if kind == "lidar" else 4
     return Scale(rows, batch, lidar.SPACE, subm=True)
 
 
 @cache
 def deep_frame(number: int) -> np.ndarray:
-    """Sites of a LiDAR frame after two levels of stride 2, in scan order."""
+    """Returns the sites of a LiDAR frame after two levels of stride 2, in scan order."""
     for sites in range(90_000, 200_000, 20_000):
         once, space = lidar.strided(lidar.frame(number, sites), lidar.SPACE)
         twice, space = lidar.strided(once, space)
         assert space == SPARSE.space
         if len(twice) >= SPARSE_PER_FRAME:
             return twice[:SPARSE_PER_FRAME]
-    raise ValueError(f"frame {number} has {len(twice)} sites two levels down")
+    raise ValueError(f"deep_frame: frame {number} has {len(twice)} sites after two levels, expected more")
 
 
 def lidar_sites(scale: Scale) -> np.ndarray:
@@ -83,7 +83,7 @@ def uniform_sites(scale: Scale, random: np.random.Generator) -> np.ndarray:
 
 
 class Sites:
-    """Different sites of a kind ("lidar", "uniform") in an order ("scan", "shuffled", "sorted")."""
+    """Distinct sites of a kind ("lidar", "uniform") in an order ("scan", "shuffled", "sorted")."""
 
     def __init__(self, scale: Scale, kind: str, order: str, seed: int = 1) -> None:
         random = np.random.default_rng(seed)
@@ -109,10 +109,10 @@ class Sites:
 
 
 def definition(indices: np.ndarray, scale: Scale) -> Result:
-    """Applies each kernel offset to all sites at once and finds output rows by search in sorted keys."""
+    """Applies each kernel offset to all sites at once and finds output rows by searching sorted keys."""
     pad, stride = np.array(scale.padding), np.array(scale.stride)
     full = (scale.batch, *scale.output_space)
-    order = np.lexsort(indices.T[::-1])  # searching for sorted keys is many times faster
+    order = np.lexsort(indices.T[::-1])  # searching with sorted keys is many times faster
     sites = indices[order].astype(np.int64)
     keys = []  # per offset: the key of each sorted site's output, or -1
     for offset in np.ndindex(scale.kernel):
@@ -142,5 +142,4 @@ def definition(indices: np.ndarray, scale: Scale) -> Result:
 
 
 def flat(result: Result) -> np.ndarray:
-    """All results as one array, to be verified."""
     return np.concatenate([np.asarray(part).reshape(-1) for part in result])

@@ -1,8 +1,7 @@
-"""spconv on the CPU, if it is installed: its Python function, and its C++ loop alone with reused tensors.
+"""spconv on the CPU, if it is installed: its Python function, and only its C++ loop with reused tensors.
 
-It does slightly less than the definition: in submanifold mode it counts only the offsets before the centre
+It does slightly less than the definition: in submanifold mode, it counts only the offsets before the centre
 and lists the others by output row, and outputs are in the order in which they are found. `result` does the
-rest, which is not timed. The loop uses one thread.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ SLOW = 4  # timed in every fourth round
 
 
 def load() -> bool:
-    """Whether spconv can be imported. ./dev bench installs it into .venv/peers, which nothing else uses."""
+    """Whether spconv can be imported. ./dev bench installs it into .venv/peers for this purpose only."""
     try:
         importlib.import_module("spconv.pytorch.ops")
-    except Exception as error:  # its import runs code that may fail with this version of torch
-        console.print(f"spconv is left out: {type(error).__name__}: {error}", markup=False)
+    except Exception as error:  # importing it runs code that may fail with this torch version
+        console.print(f"spconv is skipped: {type(error).__name__}: {error}", markup=False)
         return False
     return True
 
 
 def fresh(sites: Sites) -> Entry:
-    """As spconv's modules call it: each call allocates and fills every tensor."""
+    """Like spconv's modules, each call allocates and fills every tensor."""
     scale, indices = sites.scale, torch.from_numpy(sites.indices)
     ops, algorithm = _module("spconv.pytorch.ops"), _module("spconv.core").ConvAlgo.Native
     one, zero = [1] * len(scale.space), [0] * len(scale.space)
@@ -50,7 +49,7 @@ def fresh(sites: Sites) -> Entry:
 
 
 def warm(sites: Sites) -> Entry:
-    """spconv's best case, which its Python interface does not offer: the C++ loop alone, tensors reused.
+    """spconv's best case, which its Python interface lacks: only the C++ loop, with reused tensors.
 
     Each call overwrites the pairs of the previous one with the same values, so the fill with -1 is left out.
     """
@@ -91,9 +90,9 @@ def _module(name: str) -> ModuleType:
 
 
 def normal(scale: Scale, out_indices: np.ndarray, pairs: np.ndarray, counts: np.ndarray) -> Result:
-    """spconv's result in the order of the definition. Wrong values stay wrong."""
+    """Reorders spconv's result like the definition. Wrong values stay wrong."""
     counts = counts.copy()
-    if scale.subm:  # an offset and its mirror image have the same pairs, with input and output exchanged
+    if scale.subm:  # mirrored offsets have the same pairs, with input and output exchanged
         centre = scale.volume // 2
         counts[centre] = scale.rows
         counts[centre + 1 :] = counts[:centre][::-1]
@@ -110,7 +109,7 @@ def normal(scale: Scale, out_indices: np.ndarray, pairs: np.ndarray, counts: np.
 
 
 def krsc(filters: torch.Tensor, kernel: tuple[int, ...]) -> torch.Tensor:
-    """Filters [volume, in, out] as spconv has them, [out, k.., in]."""
+    """Converts filters [volume, in, out] to spconv's layout, [out, k.., in]."""
     return filters.unflatten(0, kernel).movedim(-1, 0).contiguous()
 
 
@@ -119,14 +118,14 @@ def from_krsc(filters: torch.Tensor) -> torch.Tensor:
 
 
 def works_without_driver() -> None:
-    """spconv's backward asks for the stream of a GPU, also on the CPU, where it is not used."""
+    """Replaces the query for a GPU stream, which spconv's backward makes on the CPU as well."""
     _module("spconv.pytorch.ops").get_current_stream = lambda: 0
 
 
 def convolution(scale: Scale, indices: np.ndarray) -> tuple[Callable, Callable]:
-    """Submanifold layers along spconv's pairs: (features, filters) -> features and
-    (features, filters, gradient) -> both gradients. Right on one thread only: with more, two of them add to
-    the same rows."""
+    """Submanifold layers over spconv's pairs: (features, filters) -> features and
+    (features, filters, gradient) -> both gradients. They are correct on one thread only: several threads
+    would add to the same rows."""
     works_without_driver()
     ops, algorithm = _module("spconv.pytorch.ops"), _module("spconv.core").ConvAlgo.Native
     one, zero = [1] * len(scale.space), [0] * len(scale.space)
@@ -148,9 +147,9 @@ def convolution(scale: Scale, indices: np.ndarray) -> tuple[Callable, Callable]:
 
 
 def network(make: Callable, layers: Callable, weights: dict) -> tuple[torch.nn.Module, Callable]:
-    """A network in eval mode of spconv's layers, and the class of its tensors.
+    """Returns a network of spconv's layers in eval mode, and the class of its tensors.
 
-    `make(layers)` makes it, `layers` is called with the classes, and the weights are those of Turnout's.
+    `make(layers)` creates it, `layers` is called with the classes; the weights are Turnout's.
     """
     package = _module("spconv.pytorch")
     package.SparseConvTensor.with_features = package.SparseConvTensor.replace_feature
@@ -162,5 +161,5 @@ def network(make: Callable, layers: Callable, weights: dict) -> tuple[torch.nn.M
     made.eval()
     for module in made.modules():
         if isinstance(module, package.conv.SparseConvolution):
-            module.training = True  # a bias in eval mode is refused on the CPU; training only adds it later
+            module.training = True  # eval mode rejects a bias on the CPU; training mode adds it separately
     return made, package.SparseConvTensor

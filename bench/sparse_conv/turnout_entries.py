@@ -41,7 +41,7 @@ def warm(sites: Sites, name: str = "turnout, out= reused") -> Entry:
 
 
 def fresh(sites: Sites) -> Entry:
-    """New arrays in each call, from turnout's cache of buffers if that is on."""
+    """Makes new arrays in each call, from Turnout's output cache if that is on."""
     options = arguments(sites.scale)
     kept: list[np.ndarray] = []
 
@@ -69,13 +69,12 @@ def floors(sites: Sites) -> list[Entry]:
 
 
 def scratch_bytes(sites: Sites) -> int:
-    """The scratch memory of one call."""
     options = arguments(sites.scale)
     return logged_scratch("get_indice_pairs", lambda: turnout.get_indice_pairs(sites.indices, **options))
 
 
 def logged_scratch(operator: str, call: Callable[[], object]) -> int:
-    """The scratch memory of a call, from the log, which is written to file descriptor 2."""
+    """Reads the scratch memory of a call from the log on file descriptor 2."""
     stderr = os.dup(2)
     with tempfile.TemporaryFile("w+") as log:
         os.dup2(log.fileno(), 2)
@@ -89,5 +88,5 @@ def logged_scratch(operator: str, call: Callable[[], object]) -> int:
         log.seek(0)
         line = re.search(rf"{operator}\(.* scratch=(\d+) ", log.read())
     if line is None:
-        raise SystemExit(f"the log does not say how much scratch memory {operator} takes")
+        raise SystemExit(f"the log does not report the scratch memory of {operator}")
     return int(line[1])

@@ -13,13 +13,13 @@ from harness import Comparison, Entry, Summary, compare
 import turnout.torch
 from turnout.torch import nn
 
-SCANS = 16  # of an epoch
-SWEEPS = 4  # of a scan
+SCANS = 16  # per epoch
+SWEEPS = 4  # per scan
 VOXEL, RANGE = [0.075, 0.075, 0.2], [-54.0, -54.0, -5.0, 54.0, 54.0, 3.2]
 
 
 class Scans(torch.utils.data.Dataset):
-    """Points as a file would have them, and voxels with their mean features as a network takes them."""
+    """Points as read from a file, and voxels with mean features as a network's input."""
 
     def __init__(self) -> None:
         frames = [np.concatenate(list(islice(lidar.sweeps(number), SWEEPS))) for number in range(4)]
@@ -43,7 +43,7 @@ def only(items: list[nn.SparseTensor]) -> nn.SparseTensor:
 
 
 def epoch(scans: Scans, workers: int, threads: int) -> Entry:
-    """`threads` are those of this process; a worker has one."""
+    """`threads` applies to this process; a worker has one thread."""
     loader = torch.utils.data.DataLoader(
         scans, num_workers=workers, collate_fn=only, persistent_workers=workers > 0
     )
@@ -52,7 +52,7 @@ def epoch(scans: Scans, workers: int, threads: int) -> Entry:
     def run() -> None:
         torch.set_num_threads(threads)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's about more workers than cores
+            warnings.simplefilter("ignore")  # torch warns about more workers than cores
             sums[:] = [float(x.features.sum(dtype=torch.float64)) for x in loader]
 
     return Entry(

@@ -1,5 +1,5 @@
-/* The maximum of the points of each voxel, and its gradient, with the two functions that a point cloud
- * network calls in training. */
+/* Computes the maximum over the points of each voxel, and its gradient, with the two functions that a point
+ * cloud network calls in training. */
 #include "example.h"
 
 enum { POINTS = 4, CHANNELS = 2 };
@@ -29,7 +29,7 @@ int main(void) {
                                      points_desc, voxel_of, points_desc, count, one_desc, voxels));
   free(workspace);
   for (i = 0; i < voxels[0]; ++i)
-    printf("voxel (%d, %d, %d): %d points, maximum [%g, %g]\n", (int)voxel_coors[3 * i],
+    printf("voxel (%d, %d, %d): count %d, maximum [%g, %g]\n", (int)voxel_coors[3 * i],
            (int)voxel_coors[3 * i + 1], (int)voxel_coors[3 * i + 2], (int)count[i], voxel_feats[CHANNELS * i],
            voxel_feats[CHANNELS * i + 1]);
 
@@ -52,3 +52,11 @@ int main(void) {
              ? 0
              : 1;
 }
+
+/* Output:
+ *   voxel (0, 0, 1): count 2, maximum [3, 5]
+ *   voxel (0, 2, 0): count 1, maximum [4, 4]
+ *   point 0: gradient [0, 1]
+ *   point 1: gradient [1, 0]
+ *   point 2: gradient [1, 1]
+ *   point 3: gradient [0, 0] */

@@ -1,4 +1,4 @@
-/* What the examples share: a call that fails ends the program with the library's message. */
+/* Shared by the examples. A call that fails ends the program with the library's error message. */
 #ifndef EXAMPLE_H
 #define EXAMPLE_H
 
@@ -14,7 +14,7 @@
     }                                                                 \
   } while (0)
 
-/* The descriptor of a contiguous tensor. */
+/* Returns the descriptor of a contiguous tensor. */
 static mluOpTensorDescriptor_t describe(mluOpDataType_t dtype, int rank, int d0, int d1, int d2) {
   const int shape[3] = {d0, d1, d2};
   mluOpTensorDescriptor_t desc;

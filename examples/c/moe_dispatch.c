@@ -1,4 +1,4 @@
-/* Three tokens into the buffers of two experts with two slots each, and the gradient of the tokens. */
+/* Copies three tokens to the buffers of two experts with two slots each, and computes their gradient. */
 #include <math.h>
 
 #include "example.h"
@@ -25,7 +25,7 @@ int main(void) {
       printf("expert %d, slot %d: [%g, %g]\n", e, i, buffers[(e * CAPACITY + i) * HIDDEN],
              buffers[(e * CAPACITY + i) * HIDDEN + 1]);
 
-  /* The buffers once more, as a gradient: each token gets gate * gate * token. */
+  /* With the buffers as their own gradient, each token gets gate * gate * token. */
   OK(mluOpMoeDispatchBackwardData(handle, gate_desc, gates, route_desc, indices, route_desc, locations,
                                   buffer_desc, buffers, SAMPLES, CAPACITY, HIDDEN, EXPERTS, token_desc,
                                   grad_tokens));
@@ -39,3 +39,9 @@ int main(void) {
   OK(mluOpDestroy(handle));
   return right ? 0 : 1;
 }
+
+/* Output:
+ *   expert 0, slot 0: [6, 8]
+ *   expert 0, slot 1: [0, 0]
+ *   expert 1, slot 0: [0.5, 1]
+ *   expert 1, slot 1: [5, 6] */

@@ -1,5 +1,5 @@
-/* MoeReRouting in the two phases of CANN: ask for the workspace, then run. Five tokens from two processes are
- * regrouped by expert. */
+/* Runs MoeReRouting in the two phases of CANN: query the workspace size, then run. Five tokens from two
+ * processes are regrouped by expert. */
 #include <aclnn/acl_meta.h>
 #include <aclnnop/aclnn_moe_re_routing.h>
 #include <stdio.h>
@@ -51,3 +51,10 @@ int main(void) {
   }
   return right && per_expert[0] == 3 && per_expert[1] == 2 ? 0 : 1;
 }
+
+/* Output:
+ *   expert 0: token 10, which arrived as row 0
+ *   expert 0: token 11, which arrived as row 1
+ *   expert 0: token 12, which arrived as row 3
+ *   expert 1: token 20, which arrived as row 2
+ *   expert 1: token 21, which arrived as row 4 */

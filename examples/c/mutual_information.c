@@ -1,4 +1,4 @@
-/* The sum of all paths through a lattice of two symbols and three frames in log space, and its gradients. */
+/* Sums all paths through a lattice of two symbols and three frames in log space, and computes gradients. */
 #include <math.h>
 #include <stdbool.h>
 
@@ -28,7 +28,7 @@ int main(void) {
   OK(mluOpMutualInformationForward(handle, px_desc, px, py_desc, py, NULL, NULL, p_desc, p, workspace, size,
                                    ans_desc, ans));
   free(workspace);
-  /* 10 ways to order 2 symbols and 3 blanks, each with the probability (1/2)^5. */
+  /* There are 10 orders of 2 symbols and 3 blanks, each with probability (1/2)^5. */
   printf("log-probability %.4f, expected %.4f\n", ans[0], log(10.0 / 32));
 
   OK(mluOpGetMutualInformationBackwardWorkspaceSize(handle, px_desc, py_desc, NULL, p_desc, ans_desc, false,
@@ -47,3 +47,7 @@ int main(void) {
   OK(mluOpDestroy(handle));
   return fabs(ans[0] - log(10.0 / 32)) < 1e-5 && fabs(steps - SYMBOLS) < 1e-5 ? 0 : 1;
 }
+
+/* Output:
+ *   log-probability -1.1632, expected -1.1632
+ *   every path emits 2.0000 symbols */

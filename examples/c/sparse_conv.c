@@ -1,4 +1,4 @@
-/* A submanifold convolution of three voxels: the index pairs, then the convolution along them. The filter is
+/* Computes a submanifold convolution of three voxels: the index pairs, then the convolution. The filter is
  * all ones, so each output counts the voxels near its site. */
 #include "example.h"
 
@@ -49,7 +49,7 @@ int main(void) {
                                    host_num, outputs, 0, 1, workspace, size, result_desc, result));
   free(workspace);
   for (i = 0; i < SITES; ++i)
-    printf("site (%d, %d, %d): %g voxels within one step\n", (int)out_sites[4 * i + 1],
+    printf("site (%d, %d, %d): voxels within one step: %g\n", (int)out_sites[4 * i + 1],
            (int)out_sites[4 * i + 2], (int)out_sites[4 * i + 3], result[i]);
 
   OK(mluOpDestroyTensorDescriptor(sites_desc));
@@ -62,3 +62,8 @@ int main(void) {
   OK(mluOpDestroy(handle));
   return result[0] == 2 && result[1] == 2 && result[2] == 1 ? 0 : 1;
 }
+
+/* Output:
+ *   site (4, 4, 4): voxels within one step: 2
+ *   site (4, 4, 5): voxels within one step: 2
+ *   site (9, 9, 9): voxels within one step: 1 */

@@ -1,5 +1,5 @@
-// Points into pillars: the pillar of each point, the highest point of each pillar, and the gradient back to
-// the points.
+// Groups points into pillars: finds the pillar of each point and the highest point of each pillar, and
+// computes the gradient of the points.
 #include <turnout/turnout.h>
 
 #include <cstdio>
@@ -10,7 +10,7 @@ int main() {
   const std::vector<float> cloud = {0.2f, 0.2f, 1.5f,   // x, y, z in metres
                                     0.7f, 0.4f, 2.5f,   //
                                     3.1f, 0.1f, 0.5f,   //
-                                    9.0f, 0.0f, 1.0f};  // outside of the range
+                                    9.0f, 0.0f, 1.0f};  // outside the range
   const double voxel_size[] = {1, 1, 4}, range[] = {0, 0, 0, 4, 4, 4};
   try {
     std::vector<std::int32_t> coors(points * 3);
@@ -32,7 +32,7 @@ int main() {
                           turnout::view(grad_cloud, {points, 3}), turnout::Reduce::max);
 
     for (std::size_t v = 0; v < pillars; ++v)
-      std::printf("pillar (%d, %d): %d points, height %g\n", pillar_coors[3 * v + 2], pillar_coors[3 * v + 1],
+      std::printf("pillar (%d, %d): count %d, height %g\n", pillar_coors[3 * v + 2], pillar_coors[3 * v + 1],
                   count[v], highest[3 * v + 2]);
     for (std::size_t i = 0; i < points; ++i)
       std::printf("point %zu: pillar %d, gradient of z %g\n", i, pillar_of[i], grad_cloud[3 * i + 2]);
@@ -44,3 +44,11 @@ int main() {
     return 1;
   }
 }
+
+// Output:
+//   pillar (0, 0): count 2, height 2.5
+//   pillar (3, 0): count 1, height 0.5
+//   point 0: pillar 0, gradient of z 0
+//   point 1: pillar 0, gradient of z 1
+//   point 2: pillar 1, gradient of z 1
+//   point 3: pillar -1, gradient of z 0

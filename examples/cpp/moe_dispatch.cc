@@ -1,5 +1,5 @@
-// One layer of a mixture of experts: tokens go to the buffers of their two experts, each expert computes, and
-// the results come back as weighted sums. Each expert here multiplies by a number of its own.
+// One layer of a mixture of experts: tokens are copied to the buffers of their two experts, each expert
+// computes, and the results are combined as weighted sums. Each expert here multiplies by its own number.
 #include <turnout/turnout.h>
 
 #include <array>
@@ -11,7 +11,7 @@ int main() {
   const std::size_t tokens = 4, hidden = 2, choices = 2, experts = 3, capacity = 4;
   const std::vector<float> input = {1, 2, 3, 4, 5, 6, 7, 8};
   const std::vector<std::int64_t> indices = {0, 2, 2, 1, 0, 1, 2, 0};  // [tokens, choices]: a router's top 2
-  const std::vector<float> gates = {.75f, .25f, .5f, .5f, .5f, .5f, .75f, .25f};  // and its probabilities
+  const std::vector<float> gates = {.75f, .25f, .5f, .5f, .5f, .5f, .75f, .25f};  // and their probabilities
   try {
     // The slot of each choice in the buffer of its expert.
     std::vector<std::int32_t> locations(tokens * choices);
@@ -43,7 +43,7 @@ int main() {
       for (std::size_t h = 0; h < hidden; ++h)
         right &= std::abs(output[2 * t + h] - expected * input[2 * t + h]) < 1e-3f;
     }
-    std::printf("load of the experts: %lld, %lld, %lld\n", static_cast<long long>(counts[0]),
+    std::printf("tokens per expert: %lld, %lld, %lld\n", static_cast<long long>(counts[0]),
                 static_cast<long long>(counts[1]), static_cast<long long>(counts[2]));
     return right ? 0 : 1;
   } catch (const turnout::Error& error) {
@@ -51,3 +51,10 @@ int main() {
     return 1;
   }
 }
+
+// Output:
+//   token 0: [1, 2] -> [25.75, 51.5]
+//   token 1: [3, 4] -> [165, 220]
+//   token 2: [5, 6] -> [27.5, 33]
+//   token 3: [7, 8] -> [526.75, 602]
+//   tokens per expert: 3, 2, 3

@@ -1,5 +1,5 @@
-// The expert block of a mixture in one call: each token goes through its two experts, which are small
-// networks with a gate, and gets the weighted sum of their results.
+// Computes the expert block of a mixture in one call: each token passes through its two experts, which are
+// small gated networks, and gets the weighted sum of their results.
 #include <turnout/turnout.h>
 
 #include <cmath>
@@ -9,7 +9,7 @@
 int main() {
   const std::size_t tokens = 3, hidden = 2, choices = 2, experts = 2, inner = 1;
   const std::vector<float> input = {1, 2, 3, 4, 5, 6};
-  const std::vector<std::int32_t> ids = {0, 1, 1, 0, 0, 2};  // there is no expert 2: that choice adds nothing
+  const std::vector<std::int32_t> ids = {0, 1, 1, 0, 0, 2};  // expert 2 does not exist: adds nothing
   const std::vector<float> weights = {.75f, .25f, .5f, .5f, 1, 1};
   // Expert 0 multiplies the first column with the second, expert 1 the second with itself.
   const std::vector<float> w13 = {1, 0, 0, 1, 0, 1, 0, 1};  // [experts, 2 inner, hidden]: gate row, up row
@@ -34,3 +34,11 @@ int main() {
     return 1;
   }
 }
+
+// Output:
+//   token 0, column 0: 1.5
+//   token 0, column 1: 1
+//   token 1, column 0: 6
+//   token 1, column 1: 8
+//   token 2, column 0: 30
+//   token 2, column 1: 0

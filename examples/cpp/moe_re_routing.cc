@@ -1,6 +1,5 @@
-// What a process does with the tokens that an all-to-all brought it: they come grouped by the process that
-// sent them, and its experts want them grouped by expert. The inverse puts the results back into the order of
-// arrival.
+// Regroups tokens that an all-to-all delivered: they arrive grouped by the process that sent them, and
+// experts need them grouped by expert. The inverse restores the order of arrival.
 #include <turnout/turnout.h>
 
 #include <cstdio>
@@ -10,7 +9,7 @@ int main() {
   const std::size_t ranks = 2, experts = 3, rows = 6, hidden = 1;
   const std::vector<std::int32_t> counts = {1, 0, 2,   // from process 0: tokens for experts 0, 1, 2
                                             1, 1, 1};  // from process 1
-  const std::vector<float> arrived = {0, 2, 2.5f, 0.25f, 1, 2.75f};  // the whole part is the expert
+  const std::vector<float> arrived = {0, 2, 2.5f, 0.25f, 1, 2.75f};  // the integer part is the expert
   std::vector<float> grouped(rows), back(rows);
   std::vector<std::int32_t> origin(rows), per_expert(experts);
   try {
@@ -35,3 +34,8 @@ int main() {
     return 1;
   }
 }
+
+// Output:
+//   expert 0: 0 0.25
+//   expert 1: 1
+//   expert 2: 2 2.5 2.75

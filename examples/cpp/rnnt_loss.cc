@@ -1,5 +1,5 @@
-// The RNN-T loss of one utterance and the gradient of its logits: logits to the steps of the lattice, the
-// lattice forward and backward, and the gradient of the steps back to the logits.
+// Computes the RNN-T loss of one utterance and the gradient of its logits: from logits to the steps of the
+// lattice, through the lattice forward and backward, and from the steps' gradients to those of the logits.
 #include <turnout/turnout.h>
 
 #include <cmath>
@@ -55,3 +55,8 @@ int main() {
   }
   return px_grad[1] > 0.5f && px_grad[(frames + 1) + 3] > 0.5f && worst < 1e-5f ? 0 : 1;
 }
+
+// Output:
+//   loss 0.4195
+//   symbol 1, probability of each frame: 0.05 0.95 0.00 0.00
+//   symbol 2, probability of each frame: 0.00 0.04 0.05 0.91

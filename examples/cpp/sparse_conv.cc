@@ -1,5 +1,5 @@
-// A sparse convolution of three voxels in a grid of 16 x 16 x 16: the index pairs, then the convolution along
-// them. The filter is all ones, so each output is the number of voxels that its window covers.
+// Computes a sparse convolution of three voxels in a grid of 16^3 cells: the index pairs, then the convolution.
+// The filter is all ones, so each output is the number of voxels in its window.
 #include <turnout/turnout.h>
 
 #include <cstdio>
@@ -32,7 +32,7 @@ int main() {
     std::int64_t found = 0;
     for (std::size_t o = 0; o < result.size(); ++o) {
       const std::int32_t* site = &out_sites[o * columns];
-      std::printf("output (%d, %d, %d): %g voxels\n", site[1], site[2], site[3], result[o]);
+      std::printf("output (%d, %d, %d): voxels in its window: %g\n", site[1], site[2], site[3], result[o]);
       sum += result[o];
     }
     for (const std::int32_t n : indice_num) found += n;
@@ -42,3 +42,15 @@ int main() {
     return 1;
   }
 }
+
+// Output:
+//   output (2, 2, 2): voxels in its window: 2
+//   output (2, 2, 3): voxels in its window: 1
+//   output (4, 4, 4): voxels in its window: 1
+//   output (4, 4, 5): voxels in its window: 1
+//   output (4, 5, 4): voxels in its window: 1
+//   output (4, 5, 5): voxels in its window: 1
+//   output (5, 4, 4): voxels in its window: 1
+//   output (5, 4, 5): voxels in its window: 1
+//   output (5, 5, 4): voxels in its window: 1
+//   output (5, 5, 5): voxels in its window: 1

@@ -1,4 +1,4 @@
-"""A lattice with NumPy: the sum of all its paths in log space, and how likely a path takes each step."""
+"""Sums all paths of a lattice in log space with NumPy, and computes how likely a path takes each step."""
 
 import math
 
@@ -12,7 +12,7 @@ px = np.full((1, symbols, frames + 1), half, np.float32)  # a symbol: one row up
 py = np.full((1, symbols + 1, frames), half, np.float32)  # a blank: one frame on
 total, px_grad, py_grad = turnout.mutual_information_forward_backward(px, py)
 
-# All orders of 5 symbols and 12 blanks, each with the probability (1/2)^17.
+# All orders of 5 symbols and 12 blanks, each with probability (1/2)^17.
 expected = math.log(math.comb(symbols + frames, symbols)) + (symbols + frames) * half
 print(f"log-probability {total[0]:.5f}, expected {expected:.5f}")
 for s in range(symbols):
@@ -20,3 +20,11 @@ for s in range(symbols):
     print(f"symbol {s}, frame by frame: [{bar}]")
 assert abs(total[0] - expected) < 1e-4
 assert np.allclose(px_grad.sum(axis=2), 1, atol=1e-5)  # each symbol is emitted once
+
+# Output:
+#   log-probability -3.05313, expected -3.05313
+#   symbol 0, frame by frame: [=-:..        ]
+#   symbol 1, frame by frame: [..:::...     ]
+#   symbol 2, frame by frame: [  ....:....  ]
+#   symbol 3, frame by frame: [     ...:::..]
+#   symbol 4, frame by frame: [        ..:-=]

@@ -23,3 +23,10 @@ at, best = turnout.rnnt_align(px, py)
 print(f"best path: symbols {text[0].tolist()} at frames {at[0].tolist()}, log-probability {best[0]:.4f}")
 assert losses[-1] < 0.2 * losses[0]
 assert (np.diff(at[0]) >= 0).all()
+
+# Output:
+#   step  0: loss 24.1661
+#   step 10: loss 1.5879
+#   step 20: loss 0.7056
+#   step 30: loss 0.4506
+#   best path: symbols [3, 1, 4] at frames [1, 1, 10], log-probability -0.4684

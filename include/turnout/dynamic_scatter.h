@@ -1,5 +1,4 @@
-// Points and voxels: finds the voxel of each point, reduces the features of a voxel's points to one row, and
-// computes the gradients of the points.
+// Voxelization of points, reduction of the features of a voxel's points to one row, and its gradients.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +32,8 @@ TURNOUT_API void voxelize(const ConstTensor& points, const Tensor& coors, std::s
 //
 // voxels [max_voxels, max_points, features], dtype of points; coors [max_voxels, 3];
 // num_points_per_voxel [max_voxels], the number of points stored. Unused elements of the three are set to 0.
-// point2voxel_map [points], or nullptr: the voxel of each point, also of one that is dropped because its
-// voxel is full; -1 for a point outside of the range or of a dropped voxel.
+// point2voxel_map [points], or nullptr: the voxel of each point, even of one that is dropped because its
+// voxel is full; -1 for a point outside the range or of a dropped voxel.
 TURNOUT_API std::int64_t voxelize_hard(const ConstTensor& points, const Tensor& voxels, const Tensor& coors,
                                        const Tensor& num_points_per_voxel, const Tensor& point2voxel_map,
                                        std::span<const double> voxel_size,
@@ -44,15 +43,14 @@ TURNOUT_API std::int64_t voxelize_hard(const ConstTensor& points, const Tensor& 
 // coors[1], ..). A point with a negative coordinate is in no voxel. For voxel v with points x_0 < x_1 < ..:
 //   sum   voxel_feats[v, c] = 0 + feats[x_0, c] + feats[x_1, c] + ..
 //   mean  that sum, divided by the number of points of v
-//   max   the largest feats[x_i, c], of equal ones the first; NaN is ignored; -inf if all are NaN
-// Returns the number of voxels. Throws Error(bad_param), and writes nothing, if it exceeds the extent
-// `voxels`.
+//   max   the first of the largest feats[x_i, c]; NaN is ignored; -inf if all are NaN
+// Returns the number of voxels. Throws Error(bad_param) if it exceeds the extent `voxels`.
 //
 // feats [points, channels]; coors [points, dims], int32 or int64, dims 1 .. 4; voxel_feats
 // [voxels, channels]; voxel_coors [voxels, dims]; point2voxel_map [points]: the voxel's number, or -1;
-// voxel_points_count [voxels]. Rows of voxel_feats after the last voxel are set to -inf for max, else to 0;
-// those of voxel_coors and voxel_points_count are not written. 16-bit floats are added and divided in float
-// and rounded once. Results are bit-identical for any thread count and instruction set.
+// voxel_points_count [voxels]. Rows of voxel_feats after the last voxel are set to -inf for max, otherwise to
+// 0; those of voxel_coors and voxel_points_count are not written. 16-bit floats are added and divided in
+// float and rounded once. Results are bit-identical for any thread count and instruction set.
 TURNOUT_API std::int64_t dynamic_scatter_forward(const ConstTensor& feats, const ConstTensor& coors,
                                                  const Tensor& voxel_feats, const Tensor& voxel_coors,
                                                  const Tensor& point2voxel_map,
@@ -63,8 +61,8 @@ TURNOUT_API std::int64_t dynamic_scatter_forward(const ConstTensor& feats, const
 //   sum   grad_feats[x, c] = grad_voxel_feats[v, c]
 //   mean  grad_feats[x, c] = grad_voxel_feats[v, c] / voxel_points_count[v]
 //   max   grad_feats[x, c] = grad_voxel_feats[v, c] where x is the first point of v with
-//         feats[x, c] == voxel_feats[v, c], else 0
-// +0 equals -0. NaN equals nothing: if no point is equal, that gradient goes to no point. Each row of
+//         feats[x, c] == voxel_feats[v, c], otherwise 0
+// +0 equals -0. NaN equals nothing: if no point is equal, no point gets that gradient. Each row of
 // grad_feats is written once.
 //
 // Shapes are those of dynamic_scatter_forward(). feats and voxel_feats are required for max, and
@@ -76,21 +74,21 @@ TURNOUT_API void dynamic_scatter_backward(const ConstTensor& grad_voxel_feats, c
                                           const Tensor& grad_feats, Reduce reduce_type = Reduce::max,
                                           const Caller& caller = {});
 
-// Rows reduced by a given index, with torch_scatter's results. For group g with the rows i_0 < i_1 < .. that
-// have index[i] == g:
+// Reduce rows by a given index, with the results of torch_scatter. For group g with the rows i_0 < i_1 < ..
+// that have index[i] == g:
 //   scatter_sum   out[g, c] = 0 + src[i_0, c] + src[i_1, c] + ..; integers wrap around
-//   scatter_mean  that sum, divided by the number of rows of g, or by 1 if there are none
-//   scatter_max   out[g, c] is the largest src[i, c] and argmax[g, c] its i, of equal ones the first. The
-//                 maximum starts at the least finite number of the dtype and takes what is larger: NaN and
-//                 -inf are never taken. Where nothing is taken, as in a group without rows, out[g, c] is 0
-//                 and argmax[g, c] is the number of rows of src.
+//   scatter_mean  that sum, divided by the number of rows of g; 0 without rows
+//   scatter_max   out[g, c] is the largest src[i, c], and argmax[g, c] the first i that has it. The maximum
+//                 starts at the lowest finite number of the dtype and only larger values replace it: NaN
+//                 and -inf are never taken. Where nothing is taken, as in a group without rows, out[g, c]
+//                 is 0 and argmax[g, c] is the number of rows of src.
 // The index may be in any order; an ascending one is faster.
 //
-// src [rows, channels]: a float, or for sum and max int32 or int64; index [rows], int32 or int64, each
-// 0 .. groups - 1, else an error; out [groups, channels], dtype of src; argmax [groups, channels], int32 or
-// int64. The channels may have any number of dimensions, also none. At most 2147483647 rows and groups.
-// 16-bit floats are added and divided in float and rounded once.
-// Results are bit-identical for any thread count and instruction set.
+// src [rows, channels]: a float, or for sum and max int32 or int64; index [rows], int32 or int64, each in
+// 0 .. groups - 1; out [groups, channels], dtype of src; argmax [groups, channels], int32 or int64. The
+// channels may have any number of dimensions, including none. At most 2147483647 rows and groups. 16-bit
+// floats are added and divided in float and rounded once. Results are bit-identical for any thread count and
+// instruction set.
 TURNOUT_API void scatter_sum(const ConstTensor& src, const ConstTensor& index, const Tensor& out,
                              const Caller& caller = {});
 TURNOUT_API void scatter_mean(const ConstTensor& src, const ConstTensor& index, const Tensor& out,
@@ -98,14 +96,14 @@ TURNOUT_API void scatter_mean(const ConstTensor& src, const ConstTensor& index, 
 TURNOUT_API void scatter_max(const ConstTensor& src, const ConstTensor& index, const Tensor& out,
                              const Tensor& argmax, const Caller& caller = {});
 
-// How many groups an index [rows] has: its largest value + 1, and 0 without rows. A negative value, or one
-// above 2147483646, is an error.
+// Returns the number of groups of an index [rows]: its largest value + 1, or 0 without rows. Throws if a
+// value is negative or above 2147483646.
 TURNOUT_API std::int64_t scatter_dim_size(const ConstTensor& index, const Caller& caller = {});
 
-// Gradients of the three with respect to src. With g = index[i]:
+// The gradients with respect to src. With g = index[i]:
 //   scatter_sum_backward   grad_src[i, c] = grad_out[g, c]
 //   scatter_mean_backward  grad_src[i, c] = grad_out[g, c] / the number of rows of g
-//   scatter_max_backward   grad_src[i, c] = grad_out[g, c] if argmax[g, c] == i, else 0
+//   scatter_max_backward   grad_src[i, c] = grad_out[g, c] if argmax[g, c] == i, otherwise 0
 // grad_out [groups, channels], a float; grad_src [rows, channels]; index and argmax as above.
 TURNOUT_API void scatter_sum_backward(const ConstTensor& grad_out, const ConstTensor& index,
                                       const Tensor& grad_src, const Caller& caller = {});
@@ -118,7 +116,7 @@ TURNOUT_API void scatter_max_backward(const ConstTensor& grad_out, const ConstTe
 // The voxels of a set of points, computed once and used for many reductions and gradients:
 //
 //   VoxelIndex index(coors, context);
-//   ... room for index.voxels() rows ...
+//   ... allocate index.voxels() rows ...
 //   index.write(voxel_coors, point2voxel_map, voxel_points_count);
 //   index.reduce(feats, voxel_feats, Reduce::max);
 //   index.reduce_backward(grad_voxel_feats, feats, voxel_feats, grad_feats, Reduce::max);
@@ -138,7 +136,7 @@ class TURNOUT_API VoxelIndex {
 
   void write(const Tensor& voxel_coors, const Tensor& point2voxel_map,
              const Tensor& voxel_points_count) const;
-  // first_point [voxels], int32 or int64: the first point of each voxel, that with the smallest number.
+  // first_point [voxels], int32 or int64: the smallest point number in each voxel.
   void first_points(const Tensor& first_point) const;
   void reduce(const ConstTensor& feats, const Tensor& voxel_feats, Reduce reduce_type = Reduce::max) const;
   // feats and voxel_feats are required for Reduce::max and may be nullptr otherwise.
@@ -151,7 +149,7 @@ class TURNOUT_API VoxelIndex {
  private:
   const State& state() const;
 
-  // The State is in the object itself, so that making one allocates nothing.
+  // The State is stored in the object, so that constructing one allocates nothing.
   static constexpr std::size_t kAlignment = 8;
   alignas(kAlignment) std::byte memory_[512];
 };

@@ -1,4 +1,4 @@
-// Mixture of experts: products of groups of rows with a matrix each, and the whole expert block in one call.
+// Mixture of experts: grouped matrix products, and the whole expert block in one call.
 #pragma once
 
 #include <cstdint>
@@ -12,34 +12,34 @@ namespace turnout {
 
 // With begin = offs[g-1] (0 for the first group) and end = offs[g]:
 //   out[s, :] = input[s, :] weight[g] + bias[g]    for begin <= s < end
-//   out[s, :] = 0                                  for s >= the last of offs
+//   out[s, :] = 0                                  for s >= offs[groups-1]
 //
-// input [rows, depth]; weight [groups, depth, columns] with any strides: a transposed view needs no copy;
+// input [rows, depth]; weight [groups, depth, columns] with any strides (a transposed view needs no copy);
 // offs [groups], int32 or int64, ascending, 0 .. rows; bias [groups, columns] or nullptr; out [rows,
-// columns]. All floats have one dtype. Sums are in f32 (f64 for f64) and rounded once, after the bias. The
-// bits of a row do not depend on threads, nor on the rows beside it.
+// columns]. All floats have the same dtype. Sums are in f32 (f64 for f64) and are rounded once, after adding
+// the bias. The bits of a row depend neither on threads nor on the other rows.
 TURNOUT_API void grouped_mm(const ConstTensor& input, const ConstTensor& weight, const ConstTensor& offs,
                             const ConstTensor& bias, const Tensor& out, const Caller& caller = {});
 
 // The gradients of grouped_mm for weight and bias, given the gradient of out:
 //   weight_grad[g] = sum over the rows s of group g of transpose(input[s, :]) out_grad[s, :]
 //   bias_grad[g, :] = sum over the rows s of group g of out_grad[s, :]
-// weight_grad [groups, depth, columns], bias_grad [groups, columns] or nullptr; 0 for an empty group. The
-// gradient of input is grouped_mm(out_grad, transpose(weight), offs). Sums go in ascending s.
+// weight_grad [groups, depth, columns]; bias_grad [groups, columns] or nullptr; 0 for an empty group. Terms
+// are added in ascending s. The gradient of input is grouped_mm(out_grad, transpose(weight), offs).
 TURNOUT_API void grouped_mm_backward_weight(const ConstTensor& input, const ConstTensor& out_grad,
                                             const ConstTensor& offs, const Tensor& weight_grad,
                                             const Tensor& bias_grad, const Caller& caller = {});
 
-// gelu is x Phi(x), gelu_tanh its approximation with tanh. swigluoai is that of GPT-OSS:
-// (min(max(up, -limit), limit) + 1) g sigmoid(alpha g) with g = min(gate, limit); it is always gated.
+// gelu is x Phi(x), gelu_tanh its tanh approximation. swigluoai is the activation of GPT-OSS and always
+// gated: (min(max(up, -limit), limit) + 1) g sigmoid(alpha g) with g = min(gate, limit).
 enum class ExpertActivation : std::uint8_t { silu, gelu, gelu_tanh, relu, swigluoai };
 
 struct MoeExpertsParams {
   ExpertActivation activation = ExpertActivation::silu;
-  bool gated = true;         // w13 has two rows for each inner element: its gate and its up row
-  bool interleaved = false;  // gate and up rows alternate; else all gate rows come first
-  double alpha = 1.702;      // of swigluoai
-  double limit = std::numeric_limits<double>::infinity();  // of swigluoai
+  bool gated = true;         // w13 has two rows per inner element, gate and up
+  bool interleaved = false;  // gate and up rows alternate; otherwise all gate rows come first
+  double alpha = 1.702;      // for swigluoai
+  double limit = std::numeric_limits<double>::infinity();  // for swigluoai
 };
 
 // For each token t, with e = topk_ids[t,k]:
@@ -49,24 +49,24 @@ struct MoeExpertsParams {
 //
 // hidden_states, out [tokens, hidden]; topk_ids [tokens, choices], int32 or int64; topk_weights [tokens,
 // choices]; w13 [experts, 2 inner, hidden] (inner if not gated) and w2 [experts, hidden, inner], with any
-// strides; biases [experts, 2 inner] and [experts, hidden], or nullptr. hidden_states are f32, f16 or bf16;
-// the weights have that dtype, or are f16 or bf16 beside f32 tokens; topk_weights have the dtype of the
-// tokens, or f32. An id outside of 0 .. experts-1 adds nothing: expert-parallel processes send such ids.
-// Everything between is f32. The sum over k goes in ascending k, product and sum rounded on their own; out is
-// rounded once. The bits of a token do not depend on threads, nor on the tokens beside it.
+// strides; biases [experts, 2 inner] and [experts, hidden], or nullptr. hidden_states are f32, f16 or bf16.
+// The weights have the same dtype, or are f16 or bf16 with f32 tokens; topk_weights have the dtype of the
+// tokens, or f32. An id outside 0 .. experts-1 adds nothing; expert-parallel processes send such ids.
+// Intermediate values are f32. Terms are added in ascending k; each product and each sum is rounded
+// separately, and out is rounded once. The bits of a token depend neither on threads nor on other tokens.
 TURNOUT_API void moe_experts(const ConstTensor& hidden_states, const ConstTensor& topk_ids,
                              const ConstTensor& topk_weights, const ConstTensor& w13, const ConstTensor& w2,
                              const ConstTensor& w13_bias, const ConstTensor& w2_bias, const Tensor& out,
                              const MoeExpertsParams& params = {}, const Caller& caller = {});
 
-// moe_experts with weights of 8 or 4 bits, which take a half and a quarter of the memory of 16 bits. An
-// element of a row is an integer times the scale of its place; sums are in f32, as for moe_experts.
-//   i8, 8 bits: w13 [experts, 2 inner, hidden], w13_scale [experts, 2 inner, 1]: one scale for a row
-//   u8, 4 bits: w13 [experts, 2 inner, hidden / 2], w13_scale [experts, 2 inner, hidden / 32]: byte j of the
-//     16 of a group has element j in its low bits and element j + 16 in its high bits; an element is its bits
-//     minus 8, times the scale of the group
-// w2 [experts, hidden, inner] or its half, and w2_scale, likewise. All arrays are contiguous; scales are f32,
-// f16 or bf16; biases have the dtype of the tokens, or f32.
+// moe_experts with 8-bit or 4-bit weights. An element is an integer times the scale of its row (8 bits) or
+// of its group of 32 (4 bits). Sums are in f32, as for moe_experts.
+//   i8, 8 bits: w13 [experts, 2 inner, hidden], w13_scale [experts, 2 inner, 1]
+//   u8, 4 bits: w13 [experts, 2 inner, hidden / 2], w13_scale [experts, 2 inner, hidden / 32]. Of the 16
+//     bytes of a group, byte j holds element j in its low bits and element j + 16 in its high bits; an
+//     element is (bits - 8) * scale
+// w2 [experts, hidden, inner] (4 bits: inner / 2) and w2_scale have the same layout. All arrays are
+// contiguous; scales are f32, f16 or bf16; biases have the dtype of the tokens, or f32.
 TURNOUT_API void moe_experts_quantized(const ConstTensor& hidden_states, const ConstTensor& topk_ids,
                                        const ConstTensor& topk_weights, const ConstTensor& w13,
                                        const ConstTensor& w13_scale, const ConstTensor& w2,

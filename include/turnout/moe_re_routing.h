@@ -9,10 +9,10 @@
 
 namespace turnout {
 
-// Content of expert_token_num: the number of tokens of each expert, or its cumulative sum.
+// Contents of expert_token_num: the number of tokens of each expert, or the cumulative sum of these numbers.
 enum class ExpertTokenNum : std::uint8_t { cumsum, count };
 
-// Content of permute_token_idx: the input row of each output row (gather), or the output row of each input
+// Contents of permute_token_idx: the input row of each output row (gather), or the output row of each input
 // row (scatter).
 enum class TokenIdx : std::uint8_t { gather, scatter };
 
@@ -32,10 +32,10 @@ struct MoeReRoutingParams {
 //   expert_token_num[e] = sum of c[:, e]  (count), or of c[:, 0 .. e]  (cumsum)
 //
 // tokens, permute_tokens [rows, hidden], any dtype; c [ranks, experts] int32 or int64; scales [rows] or
-// [rows, scale_width], any dtype, or nullptr; permute_token_idx [rows] int32; expert_token_num [experts] as
-// c. Counts must be 0 or more and sum to rows; hidden, ranks and experts must be at least 1. Without
-// per_token_scales, permute_per_token_scales is ignored. With 0 rows expert_token_num is still written. Rows
-// are copied bit by bit.
+// [rows, scale_width], any dtype, or nullptr; permute_token_idx [rows] int32; expert_token_num [experts],
+// with the dtype of c. Counts must be 0 or more and sum to rows; hidden, ranks and experts must be at least
+// 1. If per_token_scales is nullptr, permute_per_token_scales is ignored. expert_token_num is written even if
+// rows is 0. Rows are copied bit by bit.
 TURNOUT_API void moe_re_routing(const ConstTensor& tokens, const ConstTensor& expert_token_num_per_rank,
                                 const ConstTensor& per_token_scales, const Tensor& permute_tokens,
                                 const Tensor& permute_per_token_scales, const Tensor& permute_token_idx,
@@ -52,14 +52,14 @@ TURNOUT_API void moe_re_routing_inverse(const ConstTensor& permute_tokens,
                                         const ConstTensor& permute_token_idx, const Tensor& tokens,
                                         TokenIdx idx_type = TokenIdx::gather, const Caller& caller = {});
 
-// Cuts the rows of input into chunks and puts them into another order:
+// Splits the rows of input into chunks and reorders the chunks:
 //   output = the concatenation of chunk(sorted_idxs[0]), chunk(sorted_idxs[1]), ..
-// where chunk(c) are the split_sizes[c] rows after those of the chunks before c; permuted_probs likewise.
-// moe_re_routing is this with split_sizes = c and sorted_idxs[e * ranks + r] = r * experts + e.
+// where chunk(c) has split_sizes[c] rows and follows chunk(c-1) in input. permuted_probs has the same order.
+// moe_re_routing is this function with split_sizes = c and sorted_idxs[e * ranks + r] = r * experts + e.
 // input, output [rows, hidden], any dtype; split_sizes, sorted_idxs [chunks] int32 or int64; probs [rows],
-// any dtype, or nullptr. Sizes must be 0 or more and sum to rows; sorted_idxs must be a permutation. Without
-// probs, permuted_probs is ignored. The gradient is sort_chunks_by_idxs with the sizes in the new order and
-// the inverse permutation.
+// any dtype, or nullptr. Sizes must be 0 or more and sum to rows; sorted_idxs must be a permutation. If probs
+// is nullptr, permuted_probs is ignored. The gradient is sort_chunks_by_idxs with the sizes in the new order
+// and the inverse permutation.
 TURNOUT_API void sort_chunks_by_idxs(const ConstTensor& input, const ConstTensor& split_sizes,
                                      const ConstTensor& sorted_idxs, const ConstTensor& probs,
                                      const Tensor& output, const Tensor& permuted_probs,

@@ -1,6 +1,6 @@
 """Arrays of more than 2^31 elements and more than 4 GB through NumPy; `./dev test big` runs this file.
 
-Its name keeps it out of the tests that always run: a test takes up to 9 GB.
+pytest does not collect a file of this name by default, because a test takes up to 9 GB.
 """
 
 import numpy as np
@@ -8,26 +8,25 @@ import pytest
 
 import turnout
 
-FAR = 2**31 + 1  # elements that no int32 counts
+FAR = 2**31 + 1  # more elements than an int32 can count
 
 
 @pytest.fixture(autouse=True)
 def free_memory():
-    """What one test has left in the caches is not kept for the next."""
+    """Empties the caches after each test."""
     turnout.output_cache(0)
     yield
     turnout.trim()
 
 
 def filled_rows(values, width):
-    """Rows of equal elements."""
     rows = np.empty((len(values), width), values.dtype)
     rows[:] = values[:, None]
     return rows
 
 
 def rows_are(rows, values):
-    """Whether all elements of each row are this value; in pieces that need little memory."""
+    """Whether all elements of each row have the given value; compares in pieces to save memory."""
     step = 2**20
     return all((rows[i : i + step] == values[i : i + step, None]).all() for i in range(0, len(rows), step))
 
@@ -83,7 +82,7 @@ def test_scatter():
 
 
 def test_pairs():
-    """A line on which every cell is a site: offset k leads from x to x + padding - k."""
+    """Every cell of a line is a site: offset k leads from x to x + padding - k."""
     offsets = 1331
     padding, rows = offsets // 2, FAR // offsets // 2 + 1
     sites = np.stack([np.zeros(rows, np.int32), np.arange(rows, dtype=np.int32)], 1)

@@ -1,4 +1,4 @@
-"""DLPack and NumPy capsules made by hand, with whatever in them; needs neither NumPy nor torch."""
+"""DLPack and NumPy capsules with arbitrary contents; needs neither NumPy nor torch."""
 
 import ctypes
 
@@ -7,7 +7,7 @@ _F.PyCapsule_New.restype = ctypes.py_object
 _F.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 
 FLOAT, INT = 2, 0
-_alive = []  # what capsules point to, and their names
+_alive = []  # keeps the memory and names of capsules alive
 
 
 class DLTensor(ctypes.Structure):
@@ -63,7 +63,7 @@ def memory(values, ctype=ctypes.c_float):
 
 
 def dlpack(data, shape, *, strides=None, ndim=None, code=FLOAT, bits=32, lanes=1, device=1, offset=0):
-    """A capsule; `ndim` may differ from the length of the shape, which may be None."""
+    """Returns a capsule. `ndim` may differ from the length of the shape, which may be None."""
     ndim = len(shape) if ndim is None else ndim
     tensor = DLTensor(data, device, 0, ndim, code, bits, lanes, _numbers(shape), _numbers(strides), offset)
     return _capsule(Managed(tensor, None, None), b"dltensor")
@@ -76,7 +76,7 @@ def array_struct(data, shape, strides, *, nd=None, kind=b"f", itemsize=4, flags=
 
 
 class Producer:
-    """An array that hands out this capsule."""
+    """An array that exports the given capsule."""
 
     def __init__(self, capsule):
         self.capsule = capsule
@@ -86,7 +86,7 @@ class Producer:
 
 
 class Imitation:
-    """Likewise, by NumPy's protocol."""
+    """The same with NumPy's protocol."""
 
     def __init__(self, capsule):
         self.capsule = capsule

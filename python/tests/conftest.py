@@ -1,4 +1,4 @@
-"""What the Python tests share: arguments of calls, and where torch may be missing."""
+"""Shared by the Python tests: fixtures, arguments of calls, and which files to skip without torch."""
 
 import importlib.util
 import multiprocessing
@@ -10,18 +10,18 @@ import pytest
 
 import turnout
 
-# PyTorch's own matrix products in bf16, with which some tests compare, end with an illegal instruction on
-# some virtual machines that show AMX. oneDNN reads this when torch first uses it.
+# PyTorch's bf16 matrix products, used for comparison, crash with an illegal instruction on some virtual
+# machines that report AMX. oneDNN reads this variable when torch first uses it.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
-# TURNOUT_TEST_CORE=1 tests an installation without torch. Anywhere else a missing torch is an error, so that
-# no run leaves the torch tests out by accident.
+# TURNOUT_TEST_CORE=1 tests an installation without torch. Otherwise, a missing torch is an error, so that no
+# run skips the torch tests by accident.
 if os.environ.get("TURNOUT_TEST_CORE") == "1" and importlib.util.find_spec("torch") is None:
     collect_ignore_glob = ["test_torch*.py", "test_examples.py", "test_types.py"]
 
 
 def routing(rng, shape, num_experts, capacity, dtype=np.int32):
-    """Experts and slots; about a quarter of the tokens is dropped, and many share a row."""
+    """Draws experts and slots; about a quarter of the tokens are dropped, and many share a row."""
     indices = rng.integers(-1, num_experts + 1, shape).astype(dtype)
     locations = rng.integers(-1, capacity + 1, shape).astype(dtype)
     return indices, locations
@@ -36,7 +36,7 @@ def dispatch_arguments(rng, samples=23, hidden=17, capacity=5, num_experts=3, ch
 
 
 def any_bits(rng, shape, dtype):
-    """Elements of every bit pattern; of bool, which has two."""
+    """Draws elements with any bit pattern; bool has only two."""
     if np.dtype(dtype) == np.bool_:
         return rng.integers(0, 2, shape).astype(np.bool_)
     size = np.dtype(dtype).itemsize
@@ -44,7 +44,7 @@ def any_bits(rng, shape, dtype):
 
 
 def token_counts(rng, rows, ranks, experts, dtype=np.int32):
-    """How many tokens each rank sent to each expert; about a third of the pairs has none."""
+    """Draws how many tokens each rank sent to each expert; about a third of the counts are 0."""
     weights = rng.random((ranks, experts)) * (rng.random((ranks, experts)) > 0.3) + 1e-9
     return rng.multinomial(rows, (weights / weights.sum()).ravel()).reshape(ranks, experts).astype(dtype)
 
@@ -55,14 +55,14 @@ def same_bits(a, b):
 
 
 def in_forked_child(function, *arguments):
-    """What the function returns in a forked child with as many threads; a child that hangs is a failure."""
+    """Returns the function's result in a forked child with as many threads; fails if the child hangs."""
     threads = turnout.get_num_threads()
     with multiprocessing.get_context("fork").Pool(1, turnout.set_num_threads, (threads,)) as pool:
         return pool.apply_async(function, arguments).get(timeout=60)
 
 
 def at_the_same_time(works):
-    """What each of these functions returns, all of them running at once."""
+    """Runs the functions concurrently and returns their results."""
     with ThreadPoolExecutor(len(works)) as pool:
         return [future.result(timeout=60) for future in [pool.submit(work) for work in works]]
 
@@ -74,7 +74,7 @@ def rng():
 
 @pytest.fixture
 def threads():
-    """set_num_threads, undone after the test."""
+    """set_num_threads, reset after the test."""
     import turnout
 
     before = turnout.get_num_threads()
@@ -84,7 +84,7 @@ def threads():
 
 @pytest.fixture
 def cache():
-    """The output cache, empty at first, its limit restored after the test."""
+    """The output cache, initially empty; its limit is restored after the test."""
     import turnout
 
     before = turnout.output_cache().limit
@@ -96,7 +96,7 @@ def cache():
 
 @pytest.fixture
 def pairs_built(monkeypatch):
-    """The calls of sparse modules that build pairs, as a list that grows."""
+    """A list to which each call of a sparse module that builds pairs is added."""
     from turnout.torch.nn import geometry
 
     calls, build = [], geometry.get_indice_pairs

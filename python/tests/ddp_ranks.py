@@ -1,7 +1,7 @@
 """Trains a sparse network with DistributedDataParallel: python ddp_ranks.py <processes> <folder>.
 
-Each process has a scan of its own, that of process 1 has no sites. A process that finds something wrong ends
-with an error, and so does the program.
+Each process has its own scan; that of process 1 has no sites. If a process finds an error, it and the program
+fail.
 """
 
 import datetime
@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 import torch
-import torch._dynamo  # which DistributedDataParallel imports: once here, and not in every process
+import torch._dynamo  # imported by DistributedDataParallel; once here instead of in every process
 import torch.multiprocessing
 from torch.nn.parallel import DistributedDataParallel
 
@@ -65,7 +65,7 @@ def new_network():
 
 
 def gradients(network, *ranks):
-    """Of the sum of what these processes compute, in one process."""
+    """Computes the gradients of the sum of these processes' losses in one process."""
     for rank in ranks:
         network(*scan(rank)).backward()
     return {name: p.grad for name, p in network.named_parameters()}
@@ -86,7 +86,7 @@ def train(rank, processes, folder):
     for name, parameter in network.module.named_parameters():
         assert parameter.grad.count_nonzero() > 0, name
         torch.testing.assert_close(processes * parameter.grad, wanted[name], rtol=1e-10, atol=1e-10)
-    # Alone, a process without sites has all gradients, and they are zero, but for the bias of the head.
+    # A process without sites has all gradients, too. They are zero, except for the bias of the head.
     for name, grad in gradients(new_network(), EMPTY).items():
         assert grad is not None, name
         assert name == "head.bias" or grad.count_nonzero() == 0, name
@@ -95,7 +95,7 @@ def train(rank, processes, folder):
 
 
 def refuse_sync_batch_norm(rank):
-    """torch has none for CPUs; its message comes in every process, so that none waits for the others."""
+    """torch has none for CPUs; every process raises the error, so none waits for the others."""
     network = torch.nn.SyncBatchNorm.convert_sync_batchnorm(new_network())
     try:
         network(*scan(rank))
@@ -107,5 +107,5 @@ def refuse_sync_batch_norm(rank):
 
 if __name__ == "__main__":
     processes, folder = int(sys.argv[1]), sys.argv[2]
-    # Forked: torch is imported once, and has not started any thread yet.
+    # Fork, so that torch is imported only once; it has not started any thread yet.
     torch.multiprocessing.start_processes(train, (processes, folder), processes, start_method="fork")

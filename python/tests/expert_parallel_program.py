@@ -1,4 +1,4 @@
-"""What each process of the tests of expert_parallel runs."""
+"""The program of each process in the tests of expert_parallel."""
 
 import os
 import sys
@@ -39,7 +39,6 @@ def problem(kind):
 
 
 def splits(kind, world):
-    """How many tokens each process has."""
     if kind == "no tokens":
         return [SAMPLES] + [0] * (world - 1)
     first = SAMPLES - 2 * (world - 1)
@@ -47,7 +46,7 @@ def splits(kind, world):
 
 
 def run(kind, rank, world):
-    """Outputs of this process's tokens, and the gradients, for the sum of the losses of all processes."""
+    """Returns the outputs of this process's tokens, and the gradients of the sum of all losses."""
     tokens, indices, gates = problem(kind)
     mine = [t.split(splits(kind, world))[rank].clone() for t in (tokens, indices, gates)]
     tokens, gates = mine[0].requires_grad_(), mine[2].requires_grad_()
@@ -59,7 +58,7 @@ def run(kind, rank, world):
 
 
 def same_as_alone(rank, world):
-    """Outputs and gradients of several processes are those of one."""
+    """Several processes have the same outputs and gradients as one."""
     for kind in ("uneven", "no tokens", "one expert"):
         results = run(kind, rank, world)
         tokens, indices, gates = problem(kind)
@@ -84,21 +83,21 @@ def a_rank_dies(rank, world):
         sys.stdout.flush()
         os._exit(7)
     started = time.monotonic()
-    with pytest.raises(RuntimeError, match=f"expert_parallel: .*rank {world - 1} is not there"):
+    with pytest.raises(RuntimeError, match=f"expert_parallel: .*rank {world - 1} did not respond"):
         run("uneven", rank, world)
     assert time.monotonic() - started < 40
     print("named", flush=True)
-    os._exit(0)  # the group is broken, and its destructor would wait for the others
+    os._exit(0)  # the group is broken; its destructor would wait for the others
 
 
 def a_rank_stays_away(rank, world):
-    """The last process comes too late; the others name it after the timeout."""
+    """The last process is too late; the others name it after the timeout."""
     if rank == world - 1:
         time.sleep(8)
         os._exit(0)
     tokens, indices, gates = problem("uneven")
     started = time.monotonic()
-    with pytest.raises(RuntimeError, match=f"took more than 1.0 s: rank {world - 1} is not there"):
+    with pytest.raises(RuntimeError, match=f"took more than 1.0 s: rank {world - 1} did not respond"):
         turnout.torch.expert_parallel(tokens, indices, gates, experts_of(weights()), EXPERTS, timeout=1.0)
     assert time.monotonic() - started < 20
     print("named", flush=True)
@@ -106,7 +105,7 @@ def a_rank_stays_away(rank, world):
 
 
 def another_width(rank, world):
-    """Each process names the first one whose rows are not like its own."""
+    """Each process names the first one whose rows differ from its own."""
     tokens = torch.ones(4, HIDDEN + rank)
     indices = torch.zeros(4, dtype=torch.int64)
     other = 1 if rank == 0 else 0

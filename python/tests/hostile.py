@@ -1,4 +1,4 @@
-"""Programs with objects that lie, raise or never end, each in a process of its own that may crash."""
+"""Runs programs with objects that lie, raise or never end, each in its own process because it may crash."""
 
 import os
 import subprocess
@@ -27,7 +27,7 @@ def refusal(kind, function, *arguments, **options):
 
 
 def run(program, timeout=60):
-    """Runs a program that must end well, with nothing printed."""
+    """Runs a program that must succeed and print nothing."""
     done = subprocess.run(
         [sys.executable, "-c", START + textwrap.dedent(program)],
         capture_output=True,

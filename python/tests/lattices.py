@@ -1,4 +1,4 @@
-"""What the tests of mutual information share: lattices, a definition quick enough for large ones."""
+"""Shared by the tests of mutual information: lattices, and a definition fast enough for large ones."""
 
 import numpy as np
 
@@ -6,13 +6,13 @@ MODES = {"regular": 1, "modified": 0}  # columns of px beyond the frames
 
 
 def steps(rng, batch, symbols, frames, mode="regular", dtype=np.float32, low=-3.0):
-    """px and py, log-probabilities above `low`."""
+    """Draws px and py, log-probabilities above `low`."""
     shapes = (batch, symbols, frames + MODES[mode]), (batch, symbols + 1, frames)
     return tuple(rng.uniform(low, 0, shape).astype(dtype) for shape in shapes)
 
 
 def prune(px, py, width):
-    """-inf outside a band of so many symbols around the diagonal, as pruned losses make it."""
+    """Sets -inf outside a band of `width` symbols around the diagonal, like pruned losses."""
     for x in (px, py):
         symbols, frames = np.indices(x.shape[1:])
         centre = frames * (px.shape[1] / max(py.shape[2], 1))
@@ -20,7 +20,7 @@ def prune(px, py, width):
 
 
 def boundaries(rng, batch, symbols, frames):
-    """One row of each kind in turn: any box, the whole, one cell, one row, one column, the corner, empty."""
+    """Cycles through the kinds: any box, the whole, one cell, one row, one column, the corner, empty."""
     rows = []
     for b in range(batch):
         s, t = np.sort(rng.integers(0, symbols + 1, 2)), np.sort(rng.integers(0, frames + 1, 2))
@@ -39,7 +39,7 @@ def boundaries(rng, batch, symbols, frames):
 
 
 def forward64(px, py):
-    """p of whole lattices in float64, one anti-diagonal of all lattices at a time."""
+    """Computes p of whole lattices in float64, one anti-diagonal of all lattices at a time."""
     px, py = px.astype(np.float64), py.astype(np.float64)
     symbols, frames, off = px.shape[1], py.shape[2], int(px.shape[2] == py.shape[2])
     p = np.full((len(px), symbols + 1, frames + 1), -np.inf)
@@ -57,7 +57,7 @@ def forward64(px, py):
 
 
 def backward64(px, py, p, ans_grad):
-    """Gradients of whole lattices in float64, likewise; p has no NaN and nothing overflows."""
+    """Computes gradients the same way. Requires p without NaN, and no overflow."""
     lowest = p.dtype.type(-1e30).astype(np.float64)
     px, py, p = (x.astype(np.float64) for x in (px, py, np.maximum(p, p.dtype.type(-1e30))))
     symbols, frames, off = px.shape[1], py.shape[2], int(px.shape[2] == py.shape[2])
@@ -83,7 +83,7 @@ def backward64(px, py, p, ans_grad):
 
 
 def diff1(actual, expected):
-    """Mean error over mean magnitude. What is not finite must be the same in both."""
+    """Returns mean error / mean magnitude. Values that are not finite must be equal."""
     actual, expected = np.asarray(actual, np.float64), np.asarray(expected, np.float64)
     assert actual.shape == expected.shape
     finite = np.isfinite(expected)

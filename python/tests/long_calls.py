@@ -1,4 +1,4 @@
-"""Calls that take a second or so, one of each kind of loop: arguments that need little memory for it.
+"""Calls that take about a second, one for each kind of loop, with arguments that need little memory.
 
 Each function returns a call without arguments. `scale` multiplies its time.
 """
@@ -9,7 +9,7 @@ import turnout
 
 
 def dot_products(scale):
-    """Ranges of tokens."""
+    """Loops over ranges of tokens."""
     choices, samples, hidden = 96 * scale, 12_000, 2048
     slots = np.zeros((choices, samples), np.int32)
     tokens, row = np.ones((samples, hidden), np.float32), np.ones((1, hidden), np.float32)
@@ -17,7 +17,7 @@ def dot_products(scale):
 
 
 def pairs(scale):
-    """Tasks of the pair search, many for each row offset of the kernel."""
+    """Loops over tasks of the pair search, many for each row offset of the kernel."""
     rng = np.random.default_rng(1)
     rows = 100_000 * scale
     sites = np.concatenate([np.zeros((rows, 1), np.int32), rng.integers(0, 200, (rows, 3), np.int32)], 1)
@@ -34,19 +34,19 @@ def _convolution(scale):
 
 
 def convolution(scale):
-    """Blocks of output rows."""
+    """Loops over blocks of output rows."""
     features, filters, both, counts, rows = _convolution(scale)
     return lambda: turnout.indice_convolution_forward(features, filters, both, counts, rows)
 
 
 def filter_gradient(scale):
-    """A long range for each group of offsets."""
+    """Loops over one long range per group of offsets."""
     features, _, both, counts, _ = _convolution(scale)
     return lambda: turnout.indice_convolution_backward_filter(features, features, both, counts)
 
 
 def lattice(scale):
-    """One range for the whole of a lattice: what has a NaN is computed cell by cell."""
+    """One range per lattice: a lattice with a NaN is computed cell by cell."""
     symbols, frames = 300 * scale, 40_000
     px, py = np.zeros((1, symbols, frames + 1), np.float32), np.zeros((1, symbols + 1, frames), np.float32)
     p = np.zeros((1, symbols + 1, frames + 1), np.float32)
@@ -54,7 +54,7 @@ def lattice(scale):
 
 
 def sorted_rows(scale):
-    """A sort on one thread: coordinates too far apart to be packed into 64 bits."""
+    """Sorts on one thread: the coordinates are too far apart to be packed into 64 bits."""
     rng = np.random.default_rng(1)
     points = 2_000_000 * scale
     coordinates = rng.integers(0, 2**60, (points, 3), np.int64)

@@ -1,4 +1,4 @@
-"""What each process of the tests of moe_layer runs: a layer on all processes against one on this alone."""
+"""The program of each process in the tests of moe_layer: compares a shared layer with a local one."""
 
 import copy
 import os
@@ -17,13 +17,13 @@ EXPERTS, HIDDEN, SAMPLES = 4, 6, 24
 
 
 def samples_of(kind, rank, world):
-    """The tokens of all processes, and the places of this one's."""
+    """Returns the tokens of all processes, and the range of this process."""
     tokens = torch.randn(SAMPLES, HIDDEN, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     return tokens, torch.arange(SAMPLES).split(splits(kind, world))[rank]
 
 
 class Model(torch.nn.Module):
-    """A layer between others, as the processes of a group share it, with the weights of the whole."""
+    """A layer between others, shared by the processes of a group, with the weights of the whole."""
 
     def __init__(self, group, local, first, **options):
         super().__init__()
@@ -46,7 +46,7 @@ class Model(torch.nn.Module):
 
 
 def models(rank, world, **options):
-    """A model whose experts all processes share, and one that this process has alone."""
+    """Returns a model whose experts all processes share, and one that is local to this process."""
     own = dist.new_group([rank], use_local_synchronization=True)
     local = EXPERTS // world
     return Model(None, local, rank * local, **options), Model(own, EXPERTS, 0, **options)
@@ -57,7 +57,7 @@ def part_of(gradient, rank, world):
 
 
 def check_gradients(shared, alone, rank, world, *, reduce):
-    """Gradients of experts as they are, and those of other parameters after ``reduce``."""
+    """Compares gradients of experts directly, and those of other parameters after ``reduce``."""
     wanted = dict(alone.named_parameters())
     for name, parameter in shared.named_parameters():
         gradient, expected = parameter.grad, wanted[name].grad
@@ -65,11 +65,11 @@ def check_gradients(shared, alone, rank, world, *, reduce):
             expected = part_of(expected, rank, world)
         else:
             gradient = reduce(gradient)
-        torch.testing.assert_close({name: gradient}, {name: expected})  # the error has the name
+        torch.testing.assert_close({name: gradient}, {name: expected})  # the error shows the name
 
 
 def same_as_alone(rank, world):
-    """Without dropped tokens outputs, the global loss and gradients are those of one process."""
+    """Without dropped tokens, outputs, the global loss and gradients equal those of one process."""
     for kind, options in (
         ("uneven", {}),
         ("no tokens", {"batch_prioritized_routing": True}),
@@ -77,7 +77,7 @@ def same_as_alone(rank, world):
     ):
         shared, alone = models(rank, world, global_aux=True, **options)
         tokens, mine = samples_of(kind, rank, world)
-        # The losses of all processes add up to the loss of one: their means are divided by their number.
+        # Divide each mean by the number of processes, so that the losses add up to the loss of one.
         y = shared(tokens[mine])
         (y.sin().sum() + 7 * shared.layer.l_aux / world).backward()
         wanted = alone(tokens)
@@ -86,13 +86,13 @@ def same_as_alone(rank, world):
         mean = net.simple_all_reduce(shared.layer.l_aux.detach()) / world
         torch.testing.assert_close(mean, alone.layer.l_aux.detach())
         check_gradients(shared, alone, rank, world, reduce=net.simple_all_reduce)
-    shared, _ = models(rank, world)  # Tutel's own loss is that of each process
+    shared, _ = models(rank, world)  # Tutel's own loss is local to each process
     shared(tokens[mine])
     assert (net.simple_all_reduce(shared.layer.l_aux.detach()) / world - mean).abs() > 1e-3
 
 
 def shards_of(whole, count, expert, place):
-    """The parameters of process ``place`` of the ``count`` that share an expert, from those of whole ones."""
+    """Cuts the parameters of process ``place`` of the ``count`` that share an expert from whole ones."""
     for name, parameter in whole.named_parameters():
         values = parameter.detach()
         if name.startswith("W_fc"):
@@ -107,7 +107,7 @@ def shards_of(whole, count, expert, place):
 
 
 def gradients_of(experts):
-    """A copy of the experts whose parameters are their gradients."""
+    """Returns a copy of the experts whose parameters are their gradients."""
     made = copy.deepcopy(experts)
     for parameter, source in zip(made.parameters(), experts.parameters(), strict=True):
         parameter.data = source.grad
@@ -115,7 +115,7 @@ def gradients_of(experts):
 
 
 def sharded(rank, world):
-    """Experts that several processes share give what whole ones give on one process, whatever moves."""
+    """Experts shared by several processes compute the same as whole experts, whatever is exchanged."""
     torch.manual_seed(3)
     own = dist.new_group([rank], use_local_synchronization=True)
     tokens, mine = samples_of("no tokens", rank, world)
@@ -123,7 +123,7 @@ def sharded(rank, world):
         for count in {2, world}:
             options = {"gate_type": {"type": "top", "k": 2, "capacity_factor": 0.0}, "model_dim": HIDDEN}
             experts = {"type": kind, "hidden_size_per_expert": 4 if kind == "ffn" else 5}
-            more = {"output_dim": 5} if kind == "ffn" else {}  # the bias has no equal parts
+            more = {"output_dim": 5} if kind == "ffn" else {}  # the bias cannot be divided evenly
             total = world // count
             whole = moe.moe_layer(
                 **options, group=own, experts={**experts, **more, "num_experts_per_device": total}
@@ -183,7 +183,7 @@ def sharded(rank, world):
 
 
 def sharded_in_16_bits(rank, world):
-    """Without a gradient, 16-bit experts are one call; their shards too."""
+    """Without a gradient, 16-bit experts are one call, and so are their shards."""
     experts = {"type": "ffn", "hidden_size_per_expert": 4 * world, "num_experts_per_device": -world}
     gate = {"type": "top", "k": 1, "capacity_factor": 0.0}
     layer = moe.moe_layer(gate, HIDDEN, experts, seeds=(1, rank, 1)).bfloat16()
@@ -196,7 +196,7 @@ def sharded_in_16_bits(rank, world):
 
 
 def data_parallel(rank, world):
-    """DistributedDataParallel averages what is not an expert's, whose gradients are divided by hand."""
+    """DistributedDataParallel averages all gradients except the experts', which the test divides."""
     shared, alone = models(rank, world)
     experts = [name for name, p in shared.named_parameters() if hasattr(p, "_tutel_expert")]
     for name in experts:
@@ -210,7 +210,7 @@ def data_parallel(rank, world):
 
 
 def fully_sharded(rank, world):
-    """FSDP2 shards all but the experts, and averages like DistributedDataParallel; one step of training."""
+    """FSDP2 shards all but the experts and averages like DistributedDataParallel. Trains one step."""
     shared, alone = models(rank, world)
     experts = [p for p in shared.parameters() if hasattr(p, "_tutel_expert")]
     for parameter in experts:
@@ -228,7 +228,7 @@ def fully_sharded(rank, world):
 
 
 def zero(rank, world):
-    """Parts of a tensor, what they give together, and the gradient of that."""
+    """Splits a tensor into parts, gathers them, and checks the gradient."""
     whole = torch.arange(7.0)
     part, shape = net.zero_scatter(whole.view(7, 1), net.simple_split)
     assert part.tolist() == torch.cat([whole, torch.zeros(-7 % world)]).chunk(world)[rank].tolist()
@@ -276,11 +276,11 @@ def groups(rank, world):
 
 
 def optimizer(rank, world):
-    """Each process has a part of Adam's state, and the model becomes what one process makes of it."""
+    """Each process has a part of Adam's state, and the model becomes the same as on one process."""
     shared, alone = models(rank, world)
     tokens, mine = samples_of("no tokens", rank, world)
     distributed = net.TutelDistributedOptimizer(shared.parameters(), average_shared=False)
-    with pytest.raises(RuntimeError, match=r"there is no optimizer yet, expected warp_local\(\) before"):
+    with pytest.raises(RuntimeError, match=r"there is no optimizer, expected warp_local\(\) first"):
         distributed.step()
     distributed = distributed.warp_local(torch.optim.Adam, lr=0.05)
     plain = torch.optim.Adam(alone.parameters(), lr=0.05)
@@ -290,7 +290,7 @@ def optimizer(rank, world):
         shared(tokens[mine]).sin().sum().backward()
         alone(tokens).sin().sum().backward()
         if rank == world - 1:
-            shared.before.weight.grad = None  # as on a process that does not use it; here it is all zeros
+            shared.before.weight.grad = None  # as if this process did not use it; here the gradient is zero
         distributed.step()
         plain.step()
     torch.testing.assert_close(shared(tokens[mine]), alone(tokens)[mine], rtol=1e-9, atol=1e-9)
@@ -309,7 +309,7 @@ def optimizer(rank, world):
 
 
 def backward_where_one_needs_it(rank, world):
-    """Tokens of one process need gradients: the others take part in that exchange, and do not wait for it."""
+    """Only one process's tokens need gradients. The others take part in the exchange without waiting."""
     shared, _ = models(rank, world)
     tokens, mine = samples_of("uneven", rank, world)
     own = tokens[mine].requires_grad_(rank == 0)
@@ -318,7 +318,7 @@ def backward_where_one_needs_it(rank, world):
 
 
 def another_capacity(rank, world):
-    """With a capacity per token the numbers of tokens must be equal, or it is said that they may not be."""
+    """If the capacity depends on the tokens, their number must be equal or inequivalent_tokens be set."""
     shared, _ = models(rank, world, gate_type={"type": "top", "capacity_factor": 1.0})
     own, other = (4, 2) if rank == 1 else (2, 4)
     tokens = torch.ones(own * EXPERTS, HIDDEN, dtype=torch.float64)
@@ -329,14 +329,14 @@ def another_capacity(rank, world):
 
 
 def a_rank_dies(rank, world):
-    """The last process ends before it takes part in the layer; the others name it."""
+    """The last process ends before it calls the layer; the others name it."""
     shared, _ = models(rank, world)
     if rank == world - 1:
         os._exit(7)
-    with pytest.raises(RuntimeError, match=f"simple_all_reduce: .* rank {world - 1} is not there"):
+    with pytest.raises(RuntimeError, match=f"simple_all_reduce: .* rank {world - 1} did not respond"):
         shared(torch.ones(3, HIDDEN, dtype=torch.float64))
     print("named", flush=True)
-    os._exit(0)  # the group is broken, and its destructor would wait for the others
+    os._exit(0)  # the group is broken; its destructor would wait for the others
 
 
 def everything(rank, world):

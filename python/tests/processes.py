@@ -1,4 +1,4 @@
-"""Several processes of one test: each runs a function of a module here, in a group with the backend gloo.
+"""Runs a function of a test module in several processes, which form a gloo group.
 
 As a program: ``processes.py <folder> <world> <module> <function>``.
 """
@@ -13,7 +13,7 @@ import tempfile
 
 
 def run(world, module, function):
-    """Runs the function as ``function(rank, world)`` on each process; returns (status, output) of each."""
+    """Runs the function as ``function(rank, world)`` on each process; returns each (status, output)."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, __file__, folder, str(world), module, function]
         started = subprocess.Popen(command, start_new_session=True)
@@ -27,7 +27,7 @@ def run(world, module, function):
 
 
 def run_well(world, module, function):
-    """The same for functions that succeed; the outputs."""
+    """The same for functions that must succeed. Returns the outputs."""
     results = run(world, module, function)
     for status, output in results:
         assert status == 0, output
@@ -50,7 +50,7 @@ def _run_rank(rank, world, folder, function):
         world_size=world,
         timeout=datetime.timedelta(seconds=60),
     )
-    torch.distributed.barrier()  # all are connected: a process that ends early must not break this
+    torch.distributed.barrier()  # a process that ends early must not break the connection of the others
     function(rank, world)
     torch.distributed.destroy_process_group()
 
@@ -59,7 +59,7 @@ def _main(folder, world, module, name):
     import torch.multiprocessing
 
     function = getattr(importlib.import_module(module), name)
-    # Forked: torch is imported once, and has not started any thread yet.
+    # Fork, so that torch is imported only once; it has not started any thread yet.
     context = torch.multiprocessing.get_context("fork")
     ranks = [context.Process(target=_run_rank, args=(r, world, folder, function)) for r in range(world)]
     for rank in ranks:

@@ -1,4 +1,4 @@
-"""A valid call of every operator, from the registry of the library alone."""
+"""A valid call of every operator, derived from the library's registry."""
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ ROWS = {row["op"]: row for row in _core.schemas()}
 
 
 def arguments_of(op):
-    """The arguments by name, in the order of the operator's schema; arrays as torch tensors."""
+    """Returns the arguments by name, in schema order, with arrays as torch tensors."""
     return {
         name: torch.from_numpy(value) if isinstance(value, np.ndarray) else value
         for name, value in _core.example(op).items()
@@ -27,7 +27,7 @@ TENSORS = [
 
 
 def floating_arguments(op):
-    """Tensors that could have a gradient, if a result could."""
+    """Returns the names of floating-point tensors, if a result is floating-point as well."""
     if not any(result["is_floating"] for result in ROWS[op]["results"]):
         return []
     return [one["name"] for one in ROWS[op]["parameters"] if one["is_floating"] and one["name"] in CALLS[op]]

@@ -14,8 +14,6 @@ ENCODER_PADDING = (1, 1, (0, 1, 1))
 
 
 class Block(nn.SparseModule):
-    """A residual block of two submanifold convolutions."""
-
     def __init__(self, channels, convolution):
         super().__init__()
         self.conv1, self.conv2 = convolution(channels), convolution(channels)
@@ -30,7 +28,7 @@ class Block(nn.SparseModule):
 
 
 def encoder(sequential, subm, sparse):
-    """CenterPoint's encoder of these classes: a sequence, and 3-D convolutions."""
+    """Builds CenterPoint's encoder from the given classes: a sequence, and 3-D convolutions."""
 
     def downsampling(*arguments):
         layer = sparse(*arguments, bias=False)
@@ -60,14 +58,13 @@ def plain_encoder():
 
 
 def scene(rng, rows=150, space=ENCODER_SPACE, channels=3, batch=2, dtype=torch.float64, kind=nn.SparseTensor):
-    """A sparse tensor with distinct sites."""
     indices = torch.from_numpy(distinct_sites(rng, rows, batch, space))
     features = torch.from_numpy(rng.standard_normal((rows, channels))).to(dtype)
     return kind(features, indices, space, batch)
 
 
 class Dense:
-    """A dense grid with the sites that count; networks of sparse modules run on it with torch alone."""
+    """A dense grid and its active sites; runs networks of sparse modules with torch only."""
 
     def __init__(self, grid, active):
         self.grid, self.active = grid, active
@@ -122,7 +119,7 @@ class Dense:
 
 
 def small_unet():
-    """A network of every kind of layer, for 3 channels."""
+    """Returns a network with every kind of layer, for 3 channels."""
     return nn.SparseSequential(
         nn.SubMConv(3, 3, 4, 3, bias=False),
         torch.nn.BatchNorm1d(4),

@@ -1,14 +1,15 @@
-"""Layers and networks of spconv, what spconv 2.3.8 computes for them, and the program that recorded it.
+"""Layers and networks of spconv, their results with spconv 2.3.8, and the program that recorded them.
 
-data/spconv.npz has, for each case, the state of its modules, sites and features, and spconv's results: the
-outputs with their sites in ascending order, and the gradients of features and parameters. Numbers of layers
-are small integers, of which all sums are exact: a right implementation has the very same ones. To record them
-again, with spconv 2.3.8 (CPU) and what it needs installed in a folder:
+For each case, data/spconv.npz has the state of its modules, sites and features, and spconv's results: the
+outputs with their sites in ascending order, and the gradients of features and parameters. Layers use small
+integers, whose sums are exact, so a correct implementation has identical results. To record them again, with
+spconv 2.3.8 (CPU) and its dependencies installed in a folder:
 
     PYTHONPATH=folder python spconv_cases.py
 
-spconv runs with one thread, as two give wrong rows. Convolutions are in training mode, as it refuses a bias
-in the other, and its question for a CUDA stream is answered with 0, as its gradients need a driver otherwise.
+spconv runs on one thread, because two give wrong rows. Convolutions are in training mode, because it rejects
+a bias in eval mode. Its query for a CUDA stream is answered with 0, because its gradients otherwise need a
+driver.
 """
 
 from pathlib import Path
@@ -20,7 +21,7 @@ DATA = Path(__file__).parent / "data" / "spconv.npz"
 SPACES = {1: (17,), 2: (7, 8), 3: (5, 6, 7), 4: (4, 5, 4, 5)}
 BATCH, CHANNELS, ROWS = 2, 3, {1: 12, 2: 24, 3: 50, 4: 60}
 
-# Each builds modules, for a rank, of a package: spconv.pytorch, or what stands in for it.
+# Each entry builds modules of a given rank from a package: spconv.pytorch or its stand-in.
 LAYERS = {
     "subm": lambda sp, n: [_of(sp, "SubMConv", n)(3, 4, 3)],
     "subm_dilated": lambda sp, n: [_of(sp, "SubMConv", n)(3, 2, 3, padding=1, dilation=2, bias=False)],
@@ -45,7 +46,7 @@ LAYERS = {
     ],
 }
 CASES = [(name, dims) for name in LAYERS for dims in SPACES]
-# Voxel size, range, points, and how many voxels are kept.
+# Voxel size, range, points, and the maximum number of voxels.
 CLOUDS = {
     1: ([0.5], [0, 4], 26, 5),
     2: ([0.5, 1], [0, -2, 4, 2], 60, 12),
@@ -62,7 +63,7 @@ def layer(sp, name, dims):
 
 
 class UNet(torch.nn.Module):
-    """Down and up again, with the layers that checkpoints of segmentation networks have."""
+    """A UNet with the layers of segmentation checkpoints."""
 
     def __init__(self, sp):
         super().__init__()
@@ -87,7 +88,6 @@ class UNet(torch.nn.Module):
 
 
 def sites(rng, dims):
-    """Distinct sites in any order."""
     cells = (BATCH, *SPACES[dims])
     chosen = rng.choice(np.prod(cells), ROWS[dims], replace=False)
     return np.stack(np.unravel_index(chosen, cells), 1).astype(np.int32)
@@ -101,14 +101,14 @@ def integer_state(module, rng):
 
 
 def run(sp, module, state, indices, features):
-    """What the module makes of these sites, and its gradients, as arrays by name."""
+    """Returns the module's outputs for these sites, and its gradients, as arrays by name."""
     module.load_state_dict(state)
     features = torch.from_numpy(features).requires_grad_()
     space = SPACES[indices.shape[1] - 1]
     out = module(sp.SparseConvTensor(features, torch.from_numpy(indices), list(space), BATCH))
     order = np.lexsort(out.indices.numpy().T[::-1])
     rows = out.features[order]
-    weights = torch.arange(rows.numel()).view(rows.shape) % 7 - 3  # one for each output, some below 0
+    weights = torch.arange(rows.numel()).view(rows.shape) % 7 - 3  # one per output, some negative
     inputs = {"features": features, **dict(module.named_parameters())}
     grads = torch.autograd.grad((rows * weights).sum(), inputs.values())
     return {
@@ -120,7 +120,7 @@ def run(sp, module, state, indices, features):
 
 
 def points(rng, dims):
-    """Points in and around a grid, for some voxels too many; the last column is no coordinate."""
+    """Draws points in and around a grid, too many for some voxels; the last column is not a coordinate."""
     _, ends, count, _ = CLOUDS[dims]
     low, high = np.array(ends[:dims]), np.array(ends[dims:])
     at = low - 0.5 + rng.random((count, dims)) * (high - low + 1)
@@ -135,7 +135,7 @@ def voxels(generator_class, dims, cloud):
 
 
 def stored():
-    """The recorded arrays: one dict for each case, by "layer dims", "unet" and "points dims"."""
+    """Returns the recorded arrays: one dict per case, by "layer dims", "unet" and "points dims"."""
     cases = {}
     with np.load(DATA) as file:
         for key in file.files:
@@ -145,7 +145,6 @@ def stored():
 
 
 def state_of(case):
-    """The recorded state_dict."""
     return {
         name.removeprefix("state "): torch.from_numpy(value.astype(np.float64, copy=False))
         for name, value in case.items()

@@ -14,7 +14,7 @@ import small_calls
 del sys.path[0]
 
 ALL = ["first", "second, small", "second, small, out="]
-# Takes the place of bench/calls.py and bench/small_calls.py in the process of a build.
+# Replaces bench/calls.py and bench/small_calls.py in the process of a build.
 STUB = """
 def of_name(name):
     def call():
@@ -104,7 +104,7 @@ def test_all_families_have_large_and_small_calls():
 def test_calls_run(family):
     for _, _, call in calls.FAMILIES[family](1 / 64):
         call()
-        call()  # into the results of the first
+        call()  # writes into the results of the first call
     for small in small_calls.FAMILIES[family]():
         for _, call in small.numpy_calls():
             call()

@@ -1,4 +1,4 @@
-"""The shell command."""
+"""The shell command turnout."""
 
 import inspect
 import os
@@ -33,7 +33,7 @@ def test_ops(capsys):
     assert row.endswith("that of input, or float32")
 
 
-# Arguments without a row in a signature: they choose results or another form, or are not integers.
+# Arguments without a row in a signature: they select results or another form, or are not integers.
 WITHOUT_ROW = {
     "voxelize": {"max_points", "max_voxels", "return_map"},
     "moe_experts": {"transposed", "alpha", "limit"},
@@ -42,7 +42,7 @@ WITHOUT_ROW = {
 
 
 def test_ops_have_the_arguments_of_python():
-    """Every argument of a function has its row, and other rows are results of a tuple `out`."""
+    """Every argument of a function has a row, and the other rows are results in a tuple `out`."""
     seen = set()
     for function in _core.functions():
         name = function["op"]
@@ -68,12 +68,12 @@ def test_ops_of_one_name(capsys):
     assert "scatter" not in text
     assert cli.main(["ops", "voxelize_hard"]) == 2
     assert capsys.readouterr().err == (
-        "turnout: ops: there is no operator voxelize_hard for python; `turnout ops` lists them\n"
+        "turnout: ops: name is voxelize_hard, expected an operator of python; `turnout ops` lists them\n"
     )
 
 
 def test_ops_of_c_and_cpp(capsys):
-    """The prototypes of the headers: of C's functions, and of all operators of C++."""
+    """Lists the C functions and all C++ operators of the headers."""
     text = output_of(capsys, "ops", "--language", "c", "mluOpMoeDispatchForward")
     assert text.startswith("mluOpStatus_t mluOpMoeDispatchForward(\n  mluOpHandle_t handle,\n")
     assert "aclnnStatus aclnnMoeReRouting(\n" in output_of(capsys, "ops", "--language", "c")
@@ -97,7 +97,7 @@ def test_ops_of_torch(capsys):
     assert row.split() == ["delay_penalty", "float"]
 
 
-def test_a_reader_that_goes(tmp_path):
+def test_closed_pipe(tmp_path):
     """turnout ops | head"""
     command = f"{sys.executable} -m turnout ops | head -n 1"
     done = subprocess.run(
@@ -105,7 +105,7 @@ def test_a_reader_that_goes(tmp_path):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("moe_dispatch_forward(gates, ")
-    # A reader that is gone before the first line.
+    # The reader closes the pipe before the first line.
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write, "wb") as pipe:
@@ -129,7 +129,7 @@ def test_as_a_module():
 def test_check(capsys):
     *lines, last = output_of(capsys, "check", "--quick").splitlines()
     assert lines == [f"{signature['op']}: ok" for signature in _core.signatures()]
-    assert last == f"operators checked: {len(lines)}; all are ok"
+    assert last == f"operators checked: {len(lines)}; all passed"
 
 
 def test_check_reports_failure(capsys, monkeypatch):
@@ -143,9 +143,11 @@ def test_check_reports_failure(capsys, monkeypatch):
     )
 
 
-def test_check_of_what_is_no_operator(capsys):
+def test_check_of_an_unknown_operator(capsys):
     assert cli.main(["check", "moe_dispach"]) == 2
-    assert capsys.readouterr().err.startswith("turnout: there is no operator 'moe_dispach'; there is moe_")
+    assert capsys.readouterr().err.startswith(
+        "turnout: check: operator is 'moe_dispach', expected one of moe_"
+    )
 
 
 def test_help_has_examples_and_exit_codes(capsys):
@@ -157,11 +159,11 @@ def test_help_has_examples_and_exit_codes(capsys):
         assert f"turnout {command}" in text.partition("examples:")[2]
     with pytest.raises(SystemExit):
         cli.main(["--help"])
-    assert "exit codes: 0 all is well; 1 a check failed" in capsys.readouterr().out
+    assert "exit codes: 0 success; 1 a check failed" in capsys.readouterr().out
 
 
 def test_without_rich(tmp_path):
-    """rich draws tables on a terminal; everything works without it, and a file never has its colours."""
+    """rich draws tables on a terminal; commands work without it, and files never contain its colours."""
     (tmp_path / "rich.py").write_text("raise ImportError('hidden')")
     done = subprocess.run(
         [sys.executable, "-m", "turnout", "check", "moe_re_routing_inverse"],

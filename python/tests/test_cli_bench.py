@@ -40,7 +40,7 @@ def test_json_and_plot(tmp_path, capsys):
 
 def test_unknown_family(capsys):
     assert cli.main(["bench", "nothing"]) == 2
-    assert capsys.readouterr().err.startswith("turnout: there is no family 'nothing' to time; there is moe_")
+    assert capsys.readouterr().err.startswith("turnout: bench: family is 'nothing', expected one of moe_")
 
 
 def test_peers_without_torch(monkeypatch, capsys):

@@ -6,7 +6,7 @@ import pytest
 from turnout import _core, check, cli
 from turnout.check import measures, report, scales
 
-# The other scales are those of tests of their families; each takes seconds here, most of them in definitions.
+# The families' tests cover the other scales; here each would take seconds, mostly in definitions.
 LARGE = {("moe_dispatch_forward", "MLU-OPS case 3"), ("moe_dispatch_backward_gate", "MLU-OPS case 0")}
 LARGE |= {(f"mutual_information_{op}", "MLU-OPS case, large S and T") for op in ("forward", "backward")}
 KINDS = ("0 elements, case 2", "boundary", "MLU-OPS case", "shape of", "B 4", "by hand", "no token", "empty")
@@ -30,7 +30,7 @@ def test_diff3_of_small_values_is_absolute():
     assert measures.differences(e.astype(np.float64), b.astype(np.float64)).diff3 > 1
 
 
-def test_what_is_not_finite_must_agree_and_the_rest_is_compared():
+def test_non_finite_values_must_agree_and_finite_ones_are_compared():
     b = np.array([np.nan, np.inf, -np.inf, 1.0])
     assert measures.differences(b, b.copy()).within(0)
     wrong = np.array([np.nan, np.inf, -np.inf, 2.0])
@@ -74,7 +74,6 @@ def test_every_operator_of_the_documents_has_its_scales():
 
 @pytest.fixture
 def one_case(monkeypatch):
-    """A report of one small case."""
     case = next(case for case in SMALL if case.name == "by hand")
     monkeypatch.setattr(scales, "SCALES", [case])
     return case
@@ -83,7 +82,7 @@ def one_case(monkeypatch):
 def test_report_has_every_output(one_case, tmp_path, capsys):
     path = tmp_path / "report.md"
     assert cli.main(["check", "moe_re_routing", "--report", str(path)]) == 0
-    assert capsys.readouterr().out.endswith(f"written to {path}\noperators checked: 1; all are ok\n")
+    assert capsys.readouterr().out.endswith(f"wrote {path}\noperators checked: 1; all passed\n")
     lines = [line for line in path.read_text().splitlines() if line.startswith("| moe_re_routing | 002 |")]
     outputs = [line.split(" | ")[3] for line in lines]
     assert outputs == ["permute_tokens", "permute_token_idx", "expert_token_num"]

@@ -1,4 +1,4 @@
-"""docs/conformance.md: every test that it names exists, and every row names one."""
+"""Checks docs/conformance.md: every named test exists, and every row names one."""
 
 import importlib.util
 import re
@@ -15,7 +15,6 @@ GTEST = re.compile(r"`([A-Z]\w+)\.([A-Za-z]\w+)`")
 
 
 def gtests():
-    """Suite.Name of all C++ tests."""
     found = set()
     for path in [*(ROOT / "src").rglob("*test.cc"), *(ROOT / "tests").glob("*test.cc")]:
         for suite, name in re.findall(
@@ -26,7 +25,6 @@ def gtests():
 
 
 def pytests():
-    """(file, function) of all Python tests."""
     return {
         (path.name, name)
         for path in (ROOT / "python" / "tests").glob("test_*.py")
@@ -35,7 +33,7 @@ def pytests():
 
 
 def tables():
-    """(heading, header cells, rows of cells) of each table that says what shows its rows."""
+    """Yields (heading, header cells, rows of cells) of each table with a column of tests."""
     heading, table = "", []
     for line in [*PAGE.splitlines(), ""]:
         if line.startswith("#"):
@@ -94,7 +92,7 @@ def test_figures_are_those_that_the_script_draws():
 
 @pytest.mark.parametrize("folder", ["src", "include", "python/turnout", "tools", "bench"])
 def test_the_first_line_of_a_source_file_is_a_comment(folder):
-    """The rule of maintainability that a machine can check: the first line says what the file is for."""
+    """Checks the maintainability rule that the first line says what a file implements."""
     files = [path for path in (ROOT / folder).rglob("*") if path.suffix in (".cc", ".h", ".py", ".c")]
     assert files
     for path in files:

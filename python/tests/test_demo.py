@@ -24,7 +24,7 @@ def run_demo(folder, **environment):
 
 
 def test_pictures_are_as_recorded(tmp_path):
-    """Their sizes and most pixels are those of docs/images; text may differ with matplotlib's version."""
+    """Sizes and most pixels match docs/images; text may differ between matplotlib versions."""
     from matplotlib.image import imread
 
     done = run_demo(tmp_path / "new")

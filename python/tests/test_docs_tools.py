@@ -1,4 +1,4 @@
-"""The programs that make and check the documentation."""
+"""The programs that build and check the documentation."""
 
 import re
 import sys
@@ -97,7 +97,7 @@ def test_a_link_to_nothing_is_an_error(tmp_path):
 
 
 def test_every_function_of_the_headers_is_documented():
-    """A declaration that the parser does not understand would be missing in the reference."""
+    """The reference would lack a declaration that the parser does not understand."""
     total = 0
     for path in sorted((snippets.ROOT / "include/turnout").glob("**/*.h")):
         text = path.read_text()

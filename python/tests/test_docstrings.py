@@ -1,4 +1,4 @@
-"""Docstrings: everything public has one with an example, and each example gives what it shows."""
+"""Docstrings: everything public has one with an example, and each example has the output it shows."""
 
 import doctest
 import importlib
@@ -11,7 +11,7 @@ import pytest
 
 import turnout
 
-# As in conftest.py: torch may be missing only in a run that says so.
+# As in conftest.py, torch may be missing only if the run says so.
 WITHOUT_TORCH = os.environ.get("TURNOUT_TEST_CORE") == "1" and importlib.util.find_spec("torch") is None
 TORCH = [pytest.mark.torch, pytest.mark.skipif(WITHOUT_TORCH, reason="torch is not installed")]
 
@@ -26,7 +26,7 @@ def module_of(name):
 
 
 def documented(module):
-    """The public functions and classes of a module, by name; constants and modules are left out."""
+    """Returns a module's public functions and classes by name, without constants and modules."""
     names = {name: getattr(module, name) for name in module.__all__}
     kinds = (inspect.isfunction, inspect.isclass)
     return {name: value for name, value in names.items() if any(is_one(value) for is_one in kinds)}
@@ -43,21 +43,21 @@ def test_everything_public_has_a_docstring_with_an_example(name):
 
 @pytest.mark.parametrize("name", [module_of(f"turnout.compat.{name}") for name in COMPAT])
 def test_names_of_other_packages_have_a_docstring_and_their_module_an_example(name):
-    """What a name does is in the documentation of its package; one example shows how it is imported here."""
+    """The package's own documentation explains each name; one example shows how to import it here."""
     module = importlib.import_module(name)
     assert [one for one, value in documented(module).items() if not inspect.getdoc(value)] == []
     assert ">>> " in module.__doc__
 
 
 def examples():
-    """The examples of NumPy's and of torch's modules, found without importing torch where it is missing."""
+    """Yields the examples of all modules; skips torch's if torch is missing."""
     modules = ["turnout", "turnout.simulate", "turnout.typing"]
     if not WITHOUT_TORCH:
         modules += ["turnout.torch", "turnout.torch.nn", *(f"turnout.compat.{name}" for name in COMPAT)]
     finder, seen = doctest.DocTestFinder(recurse=False), set()
     for name in modules:
         module = importlib.import_module(name)
-        values = [] if name == "turnout.typing" else documented(module).values()  # whose names are of no call
+        values = [] if name == "turnout.typing" else documented(module).values()  # has no functions
         for value in (module, *values):
             if id(value) in seen:
                 continue
@@ -70,7 +70,7 @@ def examples():
 
 @pytest.mark.parametrize("example", list(examples()))
 def test_example(example):
-    """With ``np``, ``turnout`` and, in the modules for it, ``torch`` and ``turnout.torch`` imported."""
+    """Runs with ``np``, ``turnout`` and, in torch modules, ``torch`` and ``turnout.torch`` imported."""
     example.globs = {"np": np, "turnout": turnout, "__name__": "example"}
     if not WITHOUT_TORCH:
         example.globs["torch"] = importlib.import_module("torch")

@@ -112,7 +112,7 @@ def test_sizes_and_dtypes(rng, dtype, reduce_type, points):
 @pytest.mark.parametrize("dims", [1, 2, 3, 4])
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 def test_large_coordinates(rng, dims, dtype):
-    """Ascending numbers, whatever their size: keys are packed where they fit, and compared where not."""
+    """Voxels ascend whatever their size: keys are packed if they fit, and compared otherwise."""
     most = np.iinfo(dtype).max
     ends = np.array([0, 1, INT32_MAX - 1, INT32_MAX, most - 1, most], dtype)
     coors = ends[rng.integers(0, len(ends), (200, dims))]
@@ -164,12 +164,12 @@ def test_no_point_is_in_a_voxel(rng, reduce_type):
         assert same_bits(grad, np.zeros((50, 7), np.float32))
 
 
-def test_nan_is_passed_over():
+def test_nan_is_skipped():
     feats = np.array([[np.nan, np.nan, -0.0], [2, np.nan, 0.0]], np.float32)
     coors = np.zeros((2, 1), np.int32)
     voxel_feats, _, *index = turnout.dynamic_scatter_forward(feats, coors)
     assert voxel_feats.tolist() == [[2, -np.inf, 0]]
-    assert np.signbit(voxel_feats[0, 2])  # the first of equals
+    assert np.signbit(voxel_feats[0, 2])  # the first of equal values
     grad = turnout.dynamic_scatter_backward(np.full((1, 3), 5, np.float32), feats, voxel_feats, *index)
     assert grad.tolist() == [[0, 0, 5], [5, 0, 0]]
 
@@ -178,7 +178,7 @@ def test_nan_is_passed_over():
 
 
 def test_gradient_follows_the_given_maximum(rng):
-    """Not the one that feats have: a voxel whose value no point has gives its gradient to none."""
+    """A voxel whose given maximum equals no point passes its gradient to none."""
     feats, coors = features(rng, 40, 5), coordinates(rng, 40)
     voxel_feats, _, index, count = turnout.dynamic_scatter_forward(feats, coors)
     changed = voxel_feats.copy()
@@ -203,7 +203,7 @@ def test_equal_points_of_one_voxel():
     assert not grad[1:].any()
 
 
-def test_what_a_reduction_does_not_need(rng):
+def test_arguments_that_a_reduction_does_not_need(rng):
     feats, coors = features(rng, 40, 5), coordinates(rng, 40)
     voxel_feats, _, index, count = turnout.dynamic_scatter_forward(feats, coors)
     voxels = turnout.VoxelIndex(coors)
@@ -320,7 +320,7 @@ def test_dlpack_and_read_only_inputs(rng):
 
 
 def test_index_is_pickled(rng):
-    """As a DataLoader's worker sends it, and as deepcopy makes it."""
+    """As a DataLoader's worker sends it, and as deepcopy copies it."""
     coors = rng.integers(-1, 4, (200, 3)).astype(np.int64)
     feats, grads = rng.standard_normal((200, 5)), rng.standard_normal((80, 5))
     index = turnout.VoxelIndex(coors)

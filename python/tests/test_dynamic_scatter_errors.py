@@ -1,4 +1,4 @@
-"""dynamic_scatter and voxelize: the exact message of each refusal, which writes nothing."""
+"""Error messages of dynamic_scatter and voxelize; a rejected call writes nothing."""
 
 import ml_dtypes
 import numpy as np
@@ -17,7 +17,7 @@ THREE = "expected a sequence of 3 numbers"
 
 
 def arguments_of(name):
-    """Arguments of a call with 5 points in 3 voxels, and where its results can go."""
+    """Returns arguments of a call with 5 points in 3 voxels, and arrays for its results."""
     feats, counts = np.ones((5, 2), np.float32), np.array([2, 1, 1], np.int32)
     coors = np.array([[0, 4], [0, 3], [0, 3], [2, 0], [-1, 0]], np.int32)
     index = np.array([1, 0, 0, 2, -1], np.int32)
@@ -40,7 +40,7 @@ def arguments_of(name):
 
 
 def refusal(name, changes, kind=ValueError):
-    """The message of a refused call; no array may have changed."""
+    """Returns the message of a rejected call, which must not change any array."""
     arguments = arguments_of(name)
     arrays = [*arguments.values(), *(arguments["out"] if isinstance(arguments["out"], tuple) else ())]
     for key, change in changes.items():
@@ -386,6 +386,6 @@ def test_index_out():
     assert (out == 77).all()
 
 
-def test_index_of_what_is_no_array():
+def test_index_of_a_non_array():
     with pytest.raises(TypeError, match=f"VoxelIndex: coors is of type list, {ARRAY}"):
         turnout.VoxelIndex([[1, 2, 3]])

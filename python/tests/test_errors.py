@@ -1,4 +1,4 @@
-"""Every refusal is one exact message, and a refused call writes nothing."""
+"""Error messages of moe_dispatch_forward; a rejected call writes nothing."""
 
 import ml_dtypes
 import numpy as np
@@ -12,7 +12,7 @@ NAMES = ("gates", "indices", "locations", "input", "capacity", "num_experts", "o
 
 
 def broken_call(rng, **changes):
-    """The message of a call with some arguments replaced; `out` must come back untouched."""
+    """Returns the message of a call with some arguments replaced; `out` must be unchanged."""
     arguments = dict(zip(NAMES, dispatch_arguments(rng), strict=False))
     arguments["out"] = np.full((15, 17), 5, np.float32)
     arguments.update({name: change(arguments) for name, change in changes.items()})
@@ -118,7 +118,7 @@ def test_messages(rng, changes, message):
 
 
 def test_transposed_routing(rng):
-    """[samples, choices], as a softmax over experts gives it."""
+    """[samples, choices], as topk over experts returns it."""
     gates, indices, locations, tokens, *sizes = dispatch_arguments(rng, choices=2)
     ending = "with samples = 23: its dimensions are the other way round, transpose it"
     with pytest.raises(ValueError) as caught:
@@ -135,7 +135,7 @@ def test_transposed_routing(rng):
 
 
 @pytest.mark.parametrize("name", ["gates", "indices", "locations", "input"])
-def test_who_is_alone_is_to_blame(rng, name):
+def test_the_deviating_argument_is_named(rng, name):
     other = "indices" if name == "gates" else "gates"
     message = f"{name}.shape[0] is 5, expected 23 = {other}.shape[0]"
     assert broken_call(rng, **{name: lambda a: a[name][:5]}) == (ValueError, message)

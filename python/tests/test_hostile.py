@@ -1,11 +1,11 @@
-"""Objects that raise or never end: one message, or their own exception."""
+"""Objects that raise or never end give one error message, or their own exception."""
 
 import pytest
 from hostile import run
 
 
 def test_first_calls_of_two_threads():
-    """Neither waits for the other's import of NumPy while it keeps the GIL."""
+    """No thread holds the GIL while it waits for another's import of NumPy."""
     run(
         """
         import sys, threading
@@ -98,7 +98,7 @@ def test_interrupts_pass(kind):
     )
 
 
-def test_names_that_are_no_text():
+def test_names_that_are_not_text():
     run(
         """
         def named(get_name):
@@ -196,7 +196,7 @@ def test_large_numbers():
 
 
 def test_out_that_cannot_be_sliced():
-    """Refused before anything is written."""
+    """Rejected before anything is written."""
     run(
         """
         points = Producer(dlpack(memory([0.5] * 6), [2, 3]))
@@ -220,7 +220,7 @@ def test_out_that_cannot_be_sliced():
 
 
 def test_flag_that_raises():
-    """Asked before anything is written, and heard."""
+    """Evaluated before anything is written; its exception is raised."""
     run(
         """
         class bool_:

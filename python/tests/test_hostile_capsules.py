@@ -1,11 +1,11 @@
-"""Arrays whose description of their memory is wrong: one message each."""
+"""Arrays that describe their memory wrongly each give one error message."""
 
 import pytest
 from hostile import run
 
 
 def test_strided_capsules_without_numpy():
-    """Strides are undone without NumPy, which is imported for the result alone."""
+    """Strided inputs are copied without NumPy, which is imported only for the result."""
     run(
         """
         import sys
@@ -100,7 +100,7 @@ def test_array_structs(capsule, message):
 
 
 def test_devices_in_every_function():
-    """Each array argument is refused by name when it is elsewhere. The calls are those of the registry."""
+    """Each array argument on another device is rejected by name. The calls come from the registry."""
     run(
         """
         from turnout import _core

@@ -1,4 +1,4 @@
-"""``import turnout`` needs NumPy alone, is quiet, and loads neither torch nor NumPy by itself."""
+"""``import turnout`` needs only NumPy, prints nothing, and imports neither torch nor NumPy itself."""
 
 import ast
 import os
@@ -50,8 +50,8 @@ def test_import_is_light():
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_symbols_are_its_own(tmp_path):
-    """A libturnout of another version, loaded before, stays out of it."""
+def test_symbols_are_private(tmp_path):
+    """A libturnout of another version that is loaded first does not interfere."""
     if shutil.which("cc") is None:
         pytest.skip("needs a C compiler")
     other = tmp_path / "other.so"
@@ -86,7 +86,7 @@ def test_version_and_names():
 
 
 def test_stubs_are_complete():
-    """_core.pyi has the functions that are written by hand; the others are those of the registry."""
+    """_core.pyi has the hand-written functions; the others are in the registry."""
     import turnout
     from turnout import _core
 
@@ -104,7 +104,7 @@ def test_stubs_are_complete():
 
 
 def test_files_that_import_torch_are_named_for_it():
-    """By that name the run without torch leaves them out."""
+    """The run without torch skips files by that name."""
     for path in pathlib.Path(__file__).parent.glob("*.py"):
         if path.name.startswith(("test_torch", "test_examples")) or not path.name.startswith("test_"):
             continue
@@ -117,15 +117,15 @@ def test_files_that_import_torch_are_named_for_it():
 @pytest.mark.skipif(
     not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python cannot be without the GIL"
 )
-def test_without_the_gil_it_is_refused():
+def test_import_fails_without_the_gil():
     done = run("import turnout", PYTHON_GIL="0")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        "ImportError: turnout: the GIL is off, by PYTHON_GIL=0 or -X gil=0, expected PYTHON_GIL=1 or neither"
+        "ImportError: turnout: the GIL is off (PYTHON_GIL=0 or -X gil=0), expected PYTHON_GIL=1 or neither"
     )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
     program = "import sys, turnout; print(sys._is_gil_enabled())"
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (0, "True\n")
-    assert "RuntimeWarning" in done.stderr  # Python's own, that it has turned the GIL on
+    assert "RuntimeWarning" in done.stderr  # Python warns that it has turned the GIL on

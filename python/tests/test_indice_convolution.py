@@ -1,4 +1,4 @@
-"""Convolutions and max pooling along given pairs against their definitions, for NumPy arrays."""
+"""Convolutions and pooling over given pairs against their definitions, for NumPy arrays."""
 
 import ml_dtypes
 import numpy as np
@@ -26,8 +26,8 @@ def values(rng, shape, dtype=np.float32):
 
 
 def assert_near(actual, expected, products=0):
-    """To the error of a sum of products, and of one rounding. products: the same sums of absolute values,
-    which tell the error where many products cancel."""
+    """Compares up to the error of a sum of products and of one rounding. `products` are the same sums of
+    absolute values, which bound the error if products cancel."""
     assert actual.dtype == expected.dtype and actual.shape == expected.shape
     expected = expected.astype(np.float64)
     scale = np.abs(expected).max(initial=1)
@@ -80,7 +80,7 @@ def test_definition(rng, dtype, options):
         )
 
 
-def test_inverse_takes_the_pairs_back(rng):
+def test_inverse_reverses_the_pairs(rng):
     rows, out_rows, pairs, num = scene(rng, stride=2, padding=1)
     features, grad = values(rng, (out_rows, 8)), values(rng, (rows, 5))
     filters = values(rng, (27, 8, 5))
@@ -111,7 +111,7 @@ def test_filters_in_both_layouts_have_the_same_bits(rng):
         assert same_bits(actual, expected)
 
 
-def test_repeated_sites_of_a_submanifold_convolution_meet_themselves(rng):
+def test_repeated_sites_of_a_submanifold_convolution_pair_with_themselves(rng):
     rows, _, pairs, num = scene(rng, rows=200, space=(3, 3, 3), make=sites, subm=True)
     features, filters = values(rng, (rows, 4)), values(rng, (27, 4, 4))
     call = (features, filters, pairs, num, rows)
@@ -173,7 +173,7 @@ def test_any_pairs(seed, rows, out_rows, channels, out_channels):
 @pytest.mark.parametrize("init", ["zero", "lowest"])
 def test_max_pool(rng, dtype, init):
     rows, out_rows, pairs, num = scene(rng, stride=2, padding=1)
-    # Few values, so that many are equal; zeros, and NaN.
+    # Few values, so that many are equal, with zeros and NaN.
     features = rng.integers(-3, 2, (rows, 7)).astype(dtype)
     features[3] = np.nan
     grad = values(rng, (out_rows, 7), dtype)

@@ -1,4 +1,4 @@
-"""Ctrl-C and other signals during calls, each in a process of its own."""
+"""Ctrl-C and other signals during calls, each in its own process."""
 
 import pathlib
 import subprocess
@@ -32,7 +32,7 @@ def next_call_is_right():
 
 
 def run(program, *arguments):
-    """What the program prints, one that ends well."""
+    """Runs a program that must succeed and returns its output."""
     done = subprocess.run(
         [sys.executable, "-c", START + program, *map(str, arguments)],
         capture_output=True,
@@ -44,7 +44,7 @@ def run(program, *arguments):
     return done.stdout
 
 
-# A call that ends before the signal comes is made longer.
+# Make the call longer if it ends before the signal arrives.
 CTRL_C = """
 def interrupt(make):
     for scale in 1, 2, 4, 8:
@@ -68,7 +68,7 @@ for make in long_calls.ALL:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_ctrl_c_ends_calls_within_200_ms(threads):
-    """In CPU time, because other processes may have the cores."""
+    """Measures CPU time, because other processes may use the cores."""
     lines = [line.split() for line in run(CTRL_C, threads).splitlines()]
     assert [name for name, _, _ in lines] == [call.__name__ for call in long_calls.ALL]
     for name, wall, cpu in lines:
@@ -114,7 +114,7 @@ assert handled[0] < end  # during the call
 
 
 def test_other_threads_are_not_interrupted():
-    """Python hands signals to its main thread: a call of another thread goes on to its end."""
+    """Python handles signals in its main thread, so a call in another thread completes."""
     run("""
 call = long_calls.dot_products(1)
 expected, results = call(), []

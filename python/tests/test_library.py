@@ -1,4 +1,4 @@
-"""The library as a whole: settings, variables of the environment, memory, the end of a process."""
+"""The whole library: settings, environment variables, memory, process exit."""
 
 import gc
 import os
@@ -26,7 +26,7 @@ turnout.moe_dispatch_forward(one, np.int32([0]), np.int32([0]), np.ones((1, 2), 
 
 
 def run(program, *arguments, **variables):
-    """A Python program in its own process, with these variables and no others of ours."""
+    """Runs a Python program in its own process, with only these TURNOUT variables."""
     ours = ("TURNOUT_LOG", "TURNOUT_ISA", "TURNOUT_NUM_THREADS", "TURNOUT_RECORD")
     environment = {name: value for name, value in os.environ.items() if name not in ours} | variables
     return subprocess.run(
@@ -91,12 +91,12 @@ def test_out_of_range(call, message):
     assert str(raised.value) == message
 
 
-def test_any_integer_is_an_integer(threads):
+def test_any_integer_type_is_accepted(threads):
     threads(np.int64(2))
     assert turnout.get_num_threads() == 2
 
 
-# -- variables of the environment ----------------------------------------------------------------------------
+# -- environment variables -----------------------------------------------------------------------------------
 
 BAD_VARIABLES = [
     ("TURNOUT_LOG", "yes", "TURNOUT_LOG is 'yes', expected a level, 0 .. 5"),
@@ -122,12 +122,12 @@ def test_bad_variables_in_the_shell(name, value, message):
 
 
 @pytest.mark.parametrize("name", ["TURNOUT_LOG", "TURNOUT_ISA", "TURNOUT_NUM_THREADS", "TURNOUT_RECORD"])
-def test_empty_variables_are_none(name):
+def test_empty_variables_are_ignored(name):
     done = run(CALL, **{name: ""})
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_an_instruction_set_the_cpu_lacks_is_said_once_in_the_log():
+def test_a_missing_instruction_set_is_logged_once():
     done = run(CALL + CALL, TURNOUT_ISA=FOREIGN_ISA, TURNOUT_LOG="1")
     assert done.returncode == 0
     lines = done.stderr.splitlines()
@@ -136,12 +136,12 @@ def test_an_instruction_set_the_cpu_lacks_is_said_once_in_the_log():
     assert all(line.startswith("[turnout] moe_dispatch_forward(") for line in lines[1:])
 
 
-def test_an_instruction_set_the_cpu_lacks_is_silent_without_a_log():
+def test_a_missing_instruction_set_is_not_reported_without_a_log():
     done = run(CALL, TURNOUT_ISA=FOREIGN_ISA)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_show_config_says_which_instruction_set_is_lacking():
+def test_show_config_names_a_missing_instruction_set():
     done = run("import turnout; turnout.show_config()", TURNOUT_ISA=FOREIGN_ISA)
     assert f"note             {FOREIGN_NOTE}" in done.stdout
     assert "note" not in run("import turnout; turnout.show_config()").stdout
@@ -149,7 +149,7 @@ def test_show_config_says_which_instruction_set_is_lacking():
 
 # -- torch's threads -----------------------------------------------------------------------------------------
 
-# A team of 64 threads that tells how many pieces it was given.
+# A pool that claims 64 threads and records the ranges that it was given.
 TEAM = """
 import ctypes, numpy as np
 from turnout import _core
@@ -179,7 +179,7 @@ print(*(end - begin for begin, end, grain in pieces))
 """
 
 
-def test_few_ranges_do_not_ask_for_every_thread_of_torch():
+def test_few_ranges_do_not_use_every_torch_thread():
     done = run(TEAM)
     assert (done.returncode, done.stderr) == (0, "")
     few, many = map(int, done.stdout.split())
@@ -208,7 +208,7 @@ def resident_bytes():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_trim_leaves_what_is_used(rng):
+def test_trim_keeps_memory_in_use(rng):
     points = rng.integers(0, 20, (50_000, 3)).astype(np.int32)
     feats = rng.standard_normal((50_000, 8)).astype(np.float32)
     index = turnout.VoxelIndex(points)
@@ -237,7 +237,7 @@ def test_trim_while_others_call(rng):
         trimmer.join()
 
 
-# A worker that cannot be started, or has no memory for what it needs, is left out.
+# A worker that cannot be started, or lacks the memory it needs, is left out.
 MEMORY_PRESSURE = """
 import os, resource, numpy as np, turnout
 rows = 40_000
@@ -272,7 +272,7 @@ def test_memory_pressure_leaves_workers_out():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-# -- the end of a process ------------------------------------------------------------------------------------
+# -- process exit --------------------------------------------------------------------------------------------
 
 DAEMONS = """
 import sys, threading, time, numpy as np, turnout

@@ -1,10 +1,10 @@
-"""The log: each call of a function writes one line, which can be parsed."""
+"""The log: each call writes one line that can be parsed."""
 
 import os
 import subprocess
 import sys
 
-# Runs all checks with functions of the extension module that print what each of their calls wrote to stderr.
+# Wraps the functions of the extension module to print what each call writes to stderr, and runs all checks.
 PROGRAM = """
 import os, sys
 import numpy as np
@@ -37,7 +37,7 @@ SILENT = {"set_log", "info", "indice_pairs_output_shape", "get_num_threads", "se
 
 
 def fields(pairs: str) -> dict[str, str]:
-    """The pairs of a line: key=word, or key="several words"."""
+    """Parses the pairs of a line: key=word or key="several words"."""
     found = {}
     while pairs:
         key, _, rest = pairs.partition("=")

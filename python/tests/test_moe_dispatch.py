@@ -29,7 +29,7 @@ def test_definition(rng, dtype, index_dtype, choices):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_float32_gates_beside_any_tokens(rng, dtype):
+def test_float32_gates_with_any_tokens(rng, dtype):
     gates, *rest = dispatch_arguments(rng, dtype=dtype)
     assert_like_definition(gates.astype(np.float32), *rest)
 
@@ -95,7 +95,7 @@ def test_out_keeps_unnamed_rows_and_is_returned(rng):
 @pytest.mark.parametrize("samples", [23, 5000])
 @pytest.mark.parametrize("first_row", [0, 4])
 def test_in_place(rng, samples, first_row):
-    """out may be where input is, wholly or in part."""
+    """out may overlap input, entirely or partly."""
     gates, indices, locations, _, capacity, num_experts = dispatch_arguments(
         rng, samples=samples, capacity=samples // 3, num_experts=3
     )
@@ -117,7 +117,7 @@ def test_read_only_inputs(rng):
     assert_like_definition(*arguments)
 
 
-def test_any_integer_is_an_integer(rng):
+def test_any_integer_type_is_accepted(rng):
     *arrays, capacity, num_experts = dispatch_arguments(rng)
     result = turnout.moe_dispatch_forward(*arrays, np.int16(capacity), np.array(num_experts))
     assert same_bits(result, check.moe_dispatch_forward(*arrays, capacity, num_experts))
@@ -139,7 +139,7 @@ def test_any_shape(data):
 
 
 class Producer:
-    """An array of some other library: it has __dlpack__ and nothing else."""
+    """An array of another library that has only __dlpack__."""
 
     def __init__(self, array, versioned=True):
         self.array, self.versioned = array, versioned

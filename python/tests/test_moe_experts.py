@@ -17,7 +17,7 @@ BF16 = ml_dtypes.bfloat16
 ACTIVATIONS = ["silu", "gelu", "gelu_tanh", "relu", "swigluoai"]
 LAYOUTS = ["plain", "interleaved", "transposed", "not gated"]
 FORMS = [form for form in itertools.product(ACTIVATIONS, LAYOUTS) if form != ("swigluoai", "not gated")]
-# Relative to the largest value: sums of float32, and one rounding to the dtype of the result.
+# Relative to the largest value: the error of float32 sums and of one rounding to the result's dtype.
 TOLERANCE = {np.float32: 2e-6, np.float16: 1e-3, BF16: 8e-3, np.float64: 1e-13}
 
 
@@ -31,7 +31,7 @@ def assert_close(found, expected):
 def block(
     rng, tokens=7, choices=2, experts=3, hidden=24, inner=10, dtype=np.float32, weights=None, gated=True
 ):
-    """Arguments of moe_experts, and its biases. Ids of -1 and of ``experts`` are among them."""
+    """Returns arguments of moe_experts and its biases. Ids include -1 and ``experts``."""
 
     def values(*shape, dtype=weights or dtype):
         return rng.standard_normal(shape).astype(dtype)
@@ -156,22 +156,22 @@ def test_quantize_experts(rng):
         (
             8,
             {"w13": np.ones((3, 64, 31), np.int8)},
-            r"w13.shape\[2\] is 31, expected 32 with hidden_states.shape\[1\] = 32",
+            r"w13.shape\[2\] is 31, expected 32 for hidden_states.shape\[1\] = 32",
         ),
         (
             4,
             {"w13": np.ones((3, 64, 32), np.uint8)},
-            r"w13.shape\[2\] is 32, expected 16 bytes of 2 elements with hidden_states.shape\[1\] = 32",
+            r"w13.shape\[2\] is 32, expected 16 bytes of 2 elements for hidden_states.shape\[1\] = 32",
         ),
         (
             4,
             {"w2_scale": np.ones((3, 32, 2), np.float32)},
-            r"w2_scale.shape\[2\] is 2, expected 1, one for 32 elements",
+            r"w2_scale.shape\[2\] is 2, expected 1, one per 32 elements",
         ),
         (
             8,
             {"w13_scale": np.ones((3, 64, 2), np.float32)},
-            r"w13_scale.shape\[2\] is 2, expected 1, one for a row",
+            r"w13_scale.shape\[2\] is 2, expected 1, one per row",
         ),
         (8, {"gated": False}, r"w13.shape\[1\] is 64, expected 32 = w2.shape"),
         (8, {"w2": np.ones((3, 32, 32), np.uint8)}, "w2 has dtype uint8, expected that of w13"),
@@ -198,7 +198,7 @@ def test_any_ids(ids):
 
 
 def test_a_token_does_not_depend_on_others_nor_on_threads(rng):
-    """Few tokens and many take different ways through the products."""
+    """Few tokens and many tokens use different code paths."""
     arguments, _ = block(rng, tokens=300, hidden=40, inner=24, dtype=BF16)
     x, ids, gates, *weights = arguments
     whole = turnout.moe_experts(*arguments)

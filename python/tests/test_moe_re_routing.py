@@ -142,7 +142,7 @@ def test_threads(rng, threads, count):
 
 
 def arguments_and_out(rng):
-    """Arguments of a call, and where its results can go."""
+    """Returns arguments of a call, and arrays for its results."""
     tokens, counts = any_bits(rng, (7, 5), np.int16), np.array([[1, 2, 1], [2, 1, 0]], np.int32)
     scales = rng.random((7, 2), dtype=np.float32)
     out = (
@@ -192,11 +192,11 @@ def test_dlpack_and_read_only_inputs(rng):
     assert same_bits(permuted, expected[0])
 
 
-# -- refusals ----------------------------------------------------------------------------------------------
+# -- errors ------------------------------------------------------------------------------------------------
 
 
 def refusal(function, op, arguments, untouched, kind=ValueError):
-    """The message of a refused call, after which the arrays in `untouched` must be as they were."""
+    """Returns the message of a rejected call, which must not change the arrays in `untouched`."""
     arrays = [a for a in untouched if a is not None]
     before = [a.tobytes() for a in arrays]
     with pytest.raises(kind) as caught:
@@ -224,7 +224,7 @@ def out_of(i, value):
     return lambda a: with_entry(a["out"], i, value(a["out"][i]))
 
 
-LEFT = "what the counts before it leave of the 7 rows of tokens"
+LEFT = "the remainder of the 7 rows of tokens"
 HUGE = 2**63 - 1
 NAMES = "permute_tokens, permute_per_token_scales, permute_token_idx, expert_token_num"
 

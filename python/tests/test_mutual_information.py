@@ -23,18 +23,18 @@ def lattice_dtype(dtype):
 
 
 def precision(dtype):
-    """Of a gradient that is rounded to this dtype."""
+    """Returns the precision of a gradient that is rounded to this dtype."""
     return max(float(ml_dtypes.finfo(dtype).eps), 1e-5 if dtype != np.float64 else 1e-12)
 
 
 def rounded(values, dtype):
-    """As gradients are. Those of an unreachable end double at each step, beyond what float16 holds."""
+    """Rounds like gradients. Those of an unreachable end double at each step and overflow float16."""
     with np.errstate(over="ignore"):
         return values.astype(dtype)
 
 
 def assert_like_definition(px, py, boundary=None):
-    """All three functions; gradients from p beside those of the same p, those from px and py end to end."""
+    """Checks all three functions: gradients for the same p, and end to end from px and py."""
     dtype, wide = px.dtype, lattice_dtype(px.dtype)
     options = {} if boundary is None else {"boundary": boundary}
     exact = 1e-12 if wide == np.float64 else 1e-5
@@ -130,7 +130,7 @@ def test_named_scales(rng, shape, boundary):
         for actual, expected in zip(grads, backward64(px, py, p, 1), strict=True):
             assert diff1(actual, expected) <= 1e-5
         return
-    # The definition of the whole, cut: a boundary is a smaller lattice.
+    # A boundary is a smaller lattice, so cut it out for the definition.
     s, t, s_end, t_end = boundary[0]
     p, ans = turnout.mutual_information_forward(px, py, boundary=box)
     parts = px[:1, s:s_end, t : t_end + 1], py[:1, s : s_end + 1, t:t_end]
@@ -144,7 +144,7 @@ def test_named_scales(rng, shape, boundary):
         whole[:1, s : s + expected.shape[1], t : t + expected.shape[2]] = expected
         assert diff1(actual, whole) <= 1e-5
     np.testing.assert_allclose(ans_grad[0], 2, rtol=1e-4)
-    if len(boundary) > 1:  # begin beyond end: an empty lattice
+    if len(boundary) > 1:  # begin is greater than end: an empty lattice
         assert (ans[1], ans_grad[1]) == (0, 2)
         assert np.isneginf(p[1]).all()
 
@@ -172,7 +172,7 @@ def test_boundary_is_a_smaller_lattice(rng):
 
 
 def banded(rng, shape, mode, low, band):
-    """px and py above `low`, -inf outside a band of so many symbols; constrained: px has py of its target."""
+    """Draws px and py above `low`, -inf outside a band of symbols; adds py to px if constrained."""
     px, py = steps(rng, *shape, "regular" if mode == "regular" else "modified", low=low)
     if band is not None:
         prune(px, py, band)
@@ -197,7 +197,7 @@ def banded(rng, shape, mode, low, band):
     ],
 )
 def test_long_lattices(rng, shape, mode, low, band):
-    """Both criteria: of the gradients from the same p, and of everything from px and py."""
+    """Checks both criteria: gradients for the same p, and everything end to end from px and py."""
     px, py = banded(rng, shape, mode, low, band)
     p, ans = turnout.mutual_information_forward(px, py)
     expected_p = forward64(px, py)
@@ -216,9 +216,9 @@ def test_long_lattices(rng, shape, mode, low, band):
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3])
-def test_no_way_through(rng, share):
-    """The gradients of a score of -inf are 0, whatever the rest of its batch is."""
-    px, py = steps(rng, 2, 100, 50, "modified")  # a symbol takes a frame
+def test_no_path(rng, share):
+    """The gradients of a score of -inf are 0, whatever else is in the batch."""
+    px, py = steps(rng, 2, 100, 50, "modified")  # each symbol takes a frame
     px[rng.random(px.shape) < share] = -np.inf
     box = np.array([(0, 0, 100, 50), (0, 0, 20, 50)])
     ans, px_grad, py_grad = turnout.mutual_information_forward_backward(px, py, boundary=box)
@@ -229,8 +229,8 @@ def test_no_way_through(rng, share):
     np.testing.assert_allclose(px_grad[1].sum(), 20, rtol=1e-5)
 
 
-def test_ans_grad_returns(rng):
-    """What reaches the start is what was put in at the end: no way is lost, none is counted twice."""
+def test_ans_grad_flows_to_the_start(rng):
+    """The gradient at the start equals that at the end: no path is lost or counted twice."""
     px, py = steps(rng, 4, 30, 90)
     p, _ = turnout.mutual_information_forward(px, py)
     ans_grad = np.float32([1, -2, 0, 3e5])
@@ -265,7 +265,7 @@ def test_same_bits(rng, threads, shape, mode):
 def test_after_fork(rng, threads):
     threads(2)
     arguments = steps(rng, 8, 60, 300)
-    expected = turnout.mutual_information_forward(*arguments)  # the pool runs before the fork
+    expected = turnout.mutual_information_forward(*arguments)  # starts the pool before the fork
     actual = in_forked_child(turnout.mutual_information_forward, *arguments)
     assert all(same_bits(a, b) for a, b in zip(actual, expected, strict=True))
 
@@ -328,7 +328,7 @@ def test_input_is_not_changed(rng):
 
 
 def test_boundary_changed_by_another_thread():
-    """Whatever a boundary holds while a call runs, the call works or is refused."""
+    """Whatever a boundary contains during a call, the call succeeds or is rejected."""
     script = """
 import threading, time
 import numpy as np, turnout

@@ -1,4 +1,4 @@
-"""mutual_information: the exact message of each refusal, which writes nothing."""
+"""Error messages of mutual_information; a rejected call writes nothing."""
 
 import ml_dtypes
 import numpy as np
@@ -19,7 +19,7 @@ RESULTS = {
 
 
 def arguments_of(name):
-    """Arguments of a call for 3 symbols and 4 frames, and where its results can go."""
+    """Returns arguments of a call for 3 symbols and 4 frames, and arrays for its results."""
     shapes = {"px": (2, 3, 5), "py": (2, 4, 4), "p": (2, 4, 5), "ans": 2}
     shapes |= {"px_grad": shapes["px"], "py_grad": shapes["py"]}
     arguments = {"px": np.zeros(shapes["px"], np.float32), "py": np.zeros(shapes["py"], np.float32)}
@@ -32,7 +32,7 @@ def arguments_of(name):
 
 
 def refusal(name, changes, kind=ValueError):
-    """The message of a refused call; no array may have changed."""
+    """Returns the message of a rejected call, which must not change any array."""
     arguments = arguments_of(name)
     arrays = [*arguments.values(), *arguments["out"]]
     for key, change in changes.items():

@@ -1,4 +1,4 @@
-"""mutual_information: NaN, infinities, unreachable cells, values at the ends of what floats can hold."""
+"""mutual_information: NaN, infinities, unreachable cells, values at the limits of floats."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def close(actual, expected):
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 9), st.integers(0, 20), st.sampled_from([0.02, 0.3]), st.integers(0, 2**32))
 def test_any_values(mode, dtype, symbols, frames, share, seed):
-    """Of p too, which need not be one that the forward function gave."""
+    """p is arbitrary, too, not necessarily a forward result."""
     rng = np.random.default_rng(seed)
     px, py = steps(rng, 2, symbols, frames, mode, dtype)
     for x in (px, py):
@@ -46,7 +46,7 @@ def test_any_values(mode, dtype, symbols, frames, share, seed):
     results = backward(px, py, p, (1, -2))
     expected = check.mutual_information_backward(px, py, p, np.array([1, -2], dtype))
     if max(abs(wanted).max(initial=0) for wanted in expected) > 1e30:
-        return  # float32 does not hold these gradients
+        return  # these gradients overflow float32
     for actual, wanted in zip(results, expected, strict=True):
         np.testing.assert_allclose(actual, wanted, rtol=2e-4, atol=1e-6)
 
@@ -56,7 +56,7 @@ def test_any_values(mode, dtype, symbols, frames, share, seed):
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 9), st.integers(0, 20), st.sampled_from([0.02, 0.3]), st.integers(0, 2**32))
 def test_any_values_in_one_pass(mode, dtype, symbols, frames, share, seed):
-    """No gradient is NaN or infinite, and all are those of the definition."""
+    """No gradient is NaN or infinite, and all equal the definition."""
     rng = np.random.default_rng(seed)
     px, py = steps(rng, 2, symbols, frames, mode, dtype)
     for x in (px, py):
@@ -69,7 +69,7 @@ def test_any_values_in_one_pass(mode, dtype, symbols, frames, share, seed):
 
 
 def test_infinite_end():
-    """Weights whose product is too small for float32 times an infinite gradient: infinite, not NaN."""
+    """An infinite gradient times a product of weights that underflows float32 is infinite, not NaN."""
     px, py = np.zeros((1, 1, 25), np.float32), np.zeros((1, 2, 24), np.float32)
     py[0, 1] = -20
     p, _ = forward(px, py)
@@ -86,19 +86,19 @@ def test_nan_along_the_symbols_stays_and_along_the_frames_is_dropped():
     symbol[0, 0, 1] = NAN
     p, ans = forward(symbol, py)
     assert np.isnan(p[0]).tolist() == [[False] * 3, [False, True, False], [False, True, False]]
-    close(p[0, 1, 2], -3)  # from above alone: the term from the left, which is NaN, is dropped
+    close(p[0, 1, 2], -3)  # only from above: the NaN term from the left is dropped
     blank = py.copy()
     blank[0, 1, 0] = NAN
     p, ans = forward(px, blank)
     assert np.isfinite(p).all()
     close(p[0, 1, 1], -2)
-    blank[0, 0, 0] = NAN  # where no symbol leads, -inf is left
+    blank[0, 0, 0] = NAN  # no symbol leads there, so -inf remains
     p, ans = forward(px, blank)
     assert np.isneginf(p[0, 0, 1:]).all()
     assert np.isfinite(ans).all()
 
 
-def test_plus_infinity_wins():
+def test_plus_infinity_dominates():
     px, py = np.zeros((1, 1, 3)), np.zeros((1, 2, 2))
     px[0, 0, 1] = INF
     p, _ = forward(px, py)
@@ -109,7 +109,7 @@ def test_plus_infinity_wins():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_nothing_but_blanks(rng, mode):
+def test_only_blanks(rng, mode):
     px, py = steps(rng, 2, 4, 6, mode)
     px[:] = -INF
     p, ans = forward(px, py)
@@ -142,18 +142,18 @@ def test_unreachable_cells_have_no_gradient_when_the_end_is_reached(rng):
 
 
 def test_gradient_of_an_unreachable_end_is_duplicated():
-    """Both ways into an unreachable cell from unreachable cells weigh 1, as on the devices."""
+    """Both steps into an unreachable cell from unreachable cells have weight 1, as on the devices."""
     px, py = np.full((1, 1, 3), -1.0, np.float32), np.full((1, 2, 2), -1.0, np.float32)
     p = np.full((1, 2, 3), -INF, np.float32)
     p[0, 0, 0] = 0
     px_grad, py_grad, reached = backward(px, py, p)
-    assert px_grad.tolist() == [[[0, 1, 1]]]  # from the start, which is reachable, exp(1e30) is infinite: 0
+    assert px_grad.tolist() == [[[0, 1, 1]]]  # the start is reachable: exp(1e30) is infinite, so 0
     assert py_grad.tolist() == [[[0, 1], [1, 1]]]
     assert reached.tolist() == [0]
 
 
 def test_clamp(rng):
-    """Below -1e30 everything is one value, whose sums swallow a step."""
+    """All values below -1e30 are equal, and adding a step does not change them."""
     px, py = np.full((1, 1, 2), -5.0, np.float32), np.full((1, 2, 1), -5.0, np.float32)
     grads = [
         backward(px, py, np.full((1, 2, 2), lowest, np.float32)) for lowest in (-INF, -3e38, -2e30, -1e30)
@@ -194,7 +194,7 @@ def test_ans_grad_is_multiplied_plainly(rng):
 
 
 def test_tiny_weights(rng):
-    """Steps so unlikely that their gradients are subnormal, or nothing at all."""
+    """Steps so unlikely that their gradients are subnormal or underflow to 0."""
     px, py = steps(rng, 2, 20, 40)
     px[:, :, ::2] -= 80
     py[:, ::3] -= 60
@@ -214,7 +214,7 @@ def test_modified_starts_in_the_first_row(rng, mode):
 
 
 def test_more_symbols_than_frames(rng):
-    """Modified: each symbol takes a frame, so there is no way."""
+    """In modified lattices each symbol takes a frame, so there is no path."""
     px, py = steps(rng, 1, 5, 3, "modified")
     p, ans = forward(px, py)
     assert np.isneginf(ans).all()
@@ -237,5 +237,5 @@ def test_overwritten_only_when_asked(rng, dtype):
     assert ans_grad.tobytes() == before
     turnout.mutual_information_backward(px, py, p, ans_grad, boundary=box, overwrite_ans_grad=True)
     close(ans_grad[0], 7)
-    assert ans_grad.view(np.uint32)[2] == 0x7FC05678  # an empty lattice leaves it
+    assert ans_grad.view(np.uint32)[2] == 0x7FC05678  # an empty lattice does not change it
     assert np.isnan(ans_grad[1])

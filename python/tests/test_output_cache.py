@@ -1,4 +1,4 @@
-"""Large results reuse the memory of results that died, within a limit."""
+"""Large results reuse the memory of deleted results, up to a limit."""
 
 import threading
 
@@ -13,7 +13,6 @@ MEGABYTE = 2**20
 
 
 def dispatch(rng, megabytes, fill=1.0):
-    """A result of so many megabytes, all elements equal to `fill`."""
     rows = int(megabytes * 1024)
     slots = np.arange(rows, dtype=np.int32)
     tokens = np.full((rows, 256), fill, np.float32)

@@ -1,4 +1,4 @@
-"""The pages for users: their Python code runs, drawings and numbers are current, and links lead to files.
+"""The user documentation: its Python code runs, drawings and numbers are current, links lead to files.
 
 tests/installed/run.sh compiles and runs the C and C++ programs of the same pages.
 """
@@ -22,7 +22,7 @@ import snippets
 del sys.path[0]
 ROOT = snippets.ROOT
 
-# As in conftest.py: torch may be missing only in a run that says so.
+# As in conftest.py, torch may be missing only if the run says so.
 WITHOUT_TORCH = os.environ.get("TURNOUT_TEST_CORE") == "1" and importlib.util.find_spec("torch") is None
 TORCH = [pytest.mark.torch, pytest.mark.skipif(WITHOUT_TORCH, reason="torch is not installed")]
 
@@ -36,7 +36,7 @@ def python_programs():
 
 
 def run(folder):
-    """Runs program.py as a program, with what it prints in the file output and its messages in errors."""
+    """Runs program.py; writes stdout to the file output and stderr to errors."""
     os.chdir(folder)
     with (
         open("errors", "w") as file,
@@ -55,7 +55,7 @@ def run(folder):
 
 @pytest.fixture(scope="module")
 def processes():
-    """Starts processes that have imported torch already: an import takes longer than most programs."""
+    """Starts processes that have imported torch, because the import takes longer than most programs."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["numpy"] if WITHOUT_TORCH else ["numpy", "turnout.torch"])
     return context
@@ -69,7 +69,7 @@ def test_there_is_python_with_and_without_torch():
 
 @pytest.mark.parametrize("snippet", python_programs())
 def test_python_runs(snippet, tmp_path, processes):
-    """As a program; one that begins with a torchrun command, in the processes that this starts."""
+    """Runs as a program; if it begins with a torchrun command, in the processes that it starts."""
     (tmp_path / "program.py").write_text(snippet.code)
     if torchrun := re.match(r"# torchrun (--nproc_per_node=\d+) ", snippet.code):
         command = ["-m", "torch.distributed.run", "--standalone", torchrun[1], "program.py"]
@@ -115,7 +115,7 @@ def without_code(page):
 
 
 def anchors(page):
-    """What headings of a page are called in links, as GitHub names them."""
+    """Returns the anchors of a page's headings, as GitHub names them."""
     headings = re.findall(r"^#+ (.*)$", without_code(page), flags=re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

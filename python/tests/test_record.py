@@ -1,4 +1,4 @@
-"""turnout run and turnout replay: calls in files, and calls that TURNOUT_RECORD has recorded."""
+"""turnout run and turnout replay: calls from files, and calls that TURNOUT_RECORD recorded."""
 
 import json
 import os
@@ -22,7 +22,7 @@ turnout.moe_dispatch_forward(gates, indices, locations, tokens, 3, 2)
 
 
 def record(where, program: str, *, fails: bool = False) -> list[Path]:
-    """Runs a program with TURNOUT_RECORD, and returns the folders in the order of the calls."""
+    """Runs a program with TURNOUT_RECORD. Returns the folders in the order of the calls."""
     done = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
@@ -88,7 +88,7 @@ def test_run_saves_arguments_that_are_written(tmp_path):
         np.testing.assert_allclose(results["ans_grad"], [2], rtol=1e-6)
 
 
-def test_run_refuses_in_one_message(tmp_path, capsys):
+def test_run_error_messages(tmp_path, capsys):
     source, target = tmp_path / "a.npz", tmp_path / "b.npz"
 
     def message(op: str, **arrays) -> str:
@@ -98,9 +98,9 @@ def test_run_refuses_in_one_message(tmp_path, capsys):
         return capsys.readouterr().err
 
     assert message("moe_rerouting") == (
-        "turnout: there is no operator 'moe_rerouting'; `turnout ops` lists them\n"
+        "turnout: run: op is 'moe_rerouting', expected an operator listed by `turnout ops`\n"
     )
-    assert f"turnout: {source} has an array 'token', which is no argument of" in message(
+    assert f"turnout: {source} has an array 'token', which is not an argument of" in message(
         "moe_re_routing", token=np.zeros(1)
     )
     assert "missing 2 required positional arguments" in message("moe_re_routing")
@@ -134,7 +134,7 @@ def test_a_recorded_call_is_replayed(tmp_path, capsys):
 
 
 def test_the_memory_of_a_replay_is_not_the_recorded_result(tmp_path, capsys):
-    """A result that differs is found: the recorded file is changed."""
+    """Detects a difference from a recorded file that the test changes."""
     (path,) = record(tmp_path, DISPATCH)
     changed = array(path, "out.dispatch")
     changed[0, 3] += 1
@@ -168,16 +168,16 @@ turnout.indice_convolution_forward(
 
 
 def test_every_kind_of_argument(tmp_path, capsys):
-    """Vectors, bfloat16, 8-bit floats, absent and strided arguments, arguments that are written."""
+    """Vectors, bfloat16, 8-bit floats, absent and strided arguments, modified arguments."""
     paths = record(tmp_path, EVERY_KIND)
     names = [path.name.split(".")[0] for path in paths]
     assert {"get_indice_pairs", "dynamic_scatter_forward", "moe_re_routing"} <= set(names)
     text = replayed(capsys, *paths)
     assert "NOT as recorded" not in text
-    # Functions that find the sizes of their results first are recorded as one call.
+    # Functions that first compute the sizes of their results are recorded as one call.
     assert len(names) == len(set(names)) == 7
     assert text.count("as recorded") == 6
-    assert text.count("cannot be replayed: it is a step") == 1  # of the index
+    assert text.count("cannot be replayed: it is one step") == 1  # the VoxelIndex
     moved = paths[names.index("moe_re_routing")]
     assert described(moved)["arguments"][0]["dtype"] == "f8_e4m3fn"
     assert array(moved, "in.tokens").dtype == np.uint8
@@ -190,7 +190,7 @@ def test_every_kind_of_argument(tmp_path, capsys):
 REFUSED = DISPATCH + "turnout.moe_dispatch_forward(gates, indices, locations[:4], tokens, 3, 2)\n"
 
 
-def test_only_refused_calls(tmp_path, capsys):
+def test_only_failing_calls_are_recorded(tmp_path, capsys):
     (path,) = record(f"on_error:{tmp_path}", REFUSED, fails=True)
     message = described(path)["error"]
     assert message.startswith("moe_dispatch_forward: locations.shape[0] is 4")
@@ -199,7 +199,7 @@ def test_only_refused_calls(tmp_path, capsys):
     assert f"now: {message}" in replayed(capsys, path)
 
 
-def test_a_refusal_that_is_none_now(tmp_path, capsys):
+def test_a_recorded_error_that_no_longer_occurs(tmp_path, capsys):
     (path,) = record(f"on_error:{tmp_path}", REFUSED, fails=True)
     np.save(path / "in.locations.npy", np.array([0, 0, 2, 0, 1], np.int32))
     text = (path / "call.json").read_text()
@@ -231,7 +231,7 @@ def test_a_process_that_ends_during_a_call_leaves_the_arguments(tmp_path, capsys
     """The inputs are complete before the operator starts."""
     (path,) = record(tmp_path, DISPATCH)
     (path / "out.dispatch.npy").unlink()
-    assert "no results are recorded" in replayed(capsys, path)
+    assert "no results were recorded" in replayed(capsys, path)
 
 
 def test_a_directory_that_cannot_be_written():
@@ -267,4 +267,6 @@ def test_a_call_that_the_c_interface_refused(tmp_path, capsys):
     call |= {"error": "gates is missing", "scalars": {}, "arguments": []}
     (tmp_path / "call.json").write_text(json.dumps(call))
     text = replayed(capsys, tmp_path)
-    assert "cannot be replayed, refused before an operator saw it: gates is missing" in text
+    assert (
+        "cannot be replayed, because it was rejected before it reached an operator: gates is missing" in text
+    )

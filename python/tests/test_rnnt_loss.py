@@ -74,7 +74,7 @@ def test_logprobs(rng, kind, modified, dtype):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_out_and_threads(rng, kind, threads):
-    """The same bits for any number of threads, and in arrays that are given."""
+    """Results have the same bits for any number of threads, and in given arrays."""
     shape = 4, 60, 8, 300
     forward, _, backward, _ = functions(kind)
     given, grads = arguments(rng, kind, shape=shape), step_grads(rng, False, shape=shape)
@@ -128,7 +128,7 @@ def test_align(rng, modified):
 
 
 def test_offsets_beyond_32_bits(rng):
-    """More than 2^31 logits, of which the last row of the batch alone is read."""
+    """There are more than 2^31 logits, of which only the last row of the batch is read."""
     batch, frames, symbols, classes = 35_000, 8, 7, 1024
     logits = np.empty((batch, frames, symbols + 1, classes), np.float16)
     assert logits.size > 2**31

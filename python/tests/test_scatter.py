@@ -13,7 +13,6 @@ FLOATS = [np.float32, np.float64, np.float16]
 
 
 def both(name, *arguments):
-    """Results of the operator and of its definition, as tuples."""
     results = [getattr(module, name)(*arguments) for module in (turnout, check)]
     return [result if isinstance(result, tuple) else (result,) for result in results]
 
@@ -97,8 +96,8 @@ def test_threads(rng, threads, count):
             assert same_bits(results, wanted)
 
 
-def test_rows_that_no_maximum_takes():
-    """As in torch_scatter, which starts at the least finite number."""
+def test_rows_below_the_start_of_a_maximum():
+    """As in torch_scatter, a maximum starts at the lowest finite number."""
     least = np.finfo(np.float32).min
     src = np.array([np.nan, -np.inf, least, -1, np.nan], np.float32)
     out, argmax = turnout.scatter_max(src, np.array([0, 1, 2, 3, 3]), dim_size=5)

@@ -16,7 +16,7 @@ def scan(request) -> Scan:
 
 
 def in_frame_of(box, points):
-    """The points in the coordinates of a box: along, across and up from its middle."""
+    """Converts points to the coordinates of a box: along, across and up from its centre."""
     cos, sin = np.cos(box[6]), np.sin(box[6])
     x, y, z = (points[:, :3].astype(np.float64) - box[:3]).T
     return np.stack((cos * x + sin * y, cos * y - sin * x, z), axis=1)
@@ -43,7 +43,7 @@ def test_the_same_seed_gives_the_same_scan_and_another_seed_another_street(scan)
 
 
 def test_points_of_an_object_are_on_its_surface(scan):
-    """They are in its box, except for noise, and those of a van are on one of its faces."""
+    """They are in its box, except for noise; those of a van are on one of its faces."""
     for number, (box, label) in enumerate(zip(scan.boxes, scan.labels, strict=True)):
         places = in_frame_of(box, scan.points[scan.instance == number])
         assert len(places) >= 5
@@ -71,7 +71,7 @@ def test_no_pulse_passes_through_a_vehicle(scan):
         origin = in_frame_of(box, np.zeros((1, 3)))[0]
         direction = (in_frame_of(box, scan.points) - origin) / distance[:, None]
         speed = direction @ normals.T
-        speed[speed == 0] = 1e-12  # a ray along a plane
+        speed[speed == 0] = 1e-12  # a ray parallel to a plane
         crossing = (offsets - normals @ origin) / speed
         enter = np.where(speed < 0, crossing, -np.inf).max(axis=1)
         leave = np.where(speed > 0, crossing, np.inf).min(axis=1)
@@ -80,7 +80,7 @@ def test_no_pulse_passes_through_a_vehicle(scan):
 
 
 def test_objects_do_not_overlap():
-    """Not in plan view: a box has the corners and the middle lines of no other one inside."""
+    """In plan view, no box contains a point of a grid on another."""
     for seed in range(20):
         boxes = np.array(Street(np.random.default_rng(seed)).boxes)
         steps = np.linspace(-0.5, 0.5, 9)
@@ -155,7 +155,7 @@ def test_a_step_of_the_ground_hides_what_is_behind_it():
     met = np.isfinite(rays.distance[0])
     x, z = (rays.distance[0, met] * f(rays.elevation[met]) for f in (np.cos, np.sin))
     assert ((x > 9.9) & (x < 11.1) & (z > -1.9)).any()  # on the step
-    assert not ((x > 11.1) & (x < 40)).any()  # its shadow: the ray over its edge meets the ground at 44 m
+    assert not ((x > 11.1) & (x < 40)).any()  # its shadow: the ray over its edge reaches the ground at 44 m
     assert (x > 43).any()
     np.testing.assert_allclose(z[x < 9.9], -2)
 

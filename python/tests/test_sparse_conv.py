@@ -16,7 +16,7 @@ MODES = [{}, {"subm": True}, {"transpose": True}]
 
 
 def sites(rng, rows, batch_size, spatial_shape, dtype=np.int32):
-    """Batch numbers and coordinates, many of them equal when there is little room."""
+    """Draws batch numbers and coordinates, many of them equal in a small space."""
     return np.stack([rng.integers(0, n, rows) for n in (batch_size, *spatial_shape)], axis=1).astype(dtype)
 
 
@@ -36,7 +36,7 @@ def assert_like_definition(*arguments, **options):
 
 
 def pairs_of(results):
-    """The pairs as lists of (input row, output row), one list for each offset."""
+    """Returns the pairs as lists of (input row, output row), one list per offset."""
     _, pairs, num = results
     for k, n in enumerate(num):
         assert (pairs[k, :, n:] == -1).all()
@@ -65,7 +65,7 @@ def test_worked_example(options, outputs, pairs):
 
 @st.composite
 def convolutions(draw):
-    """Arguments whose output shape is at least 1 everywhere."""
+    """Draws arguments whose output shape is at least 1 in every dimension."""
     options = draw(st.sampled_from(MODES))
     spatial_shape, kernel, stride, padding, dilation, output_padding = [], [], [], [], [], []
     dims = draw(st.integers(1, 4))
@@ -100,7 +100,7 @@ def test_definition(call):
     assert num.sum() == (pairs[:, 0] >= 0).sum()
 
 
-# Each seed scale, with fewer sites: those of a scan are near each other, some lie on the bounds.
+# Each seed scale with fewer sites, which are close together as in a scan, some of them on the bounds.
 @pytest.mark.parametrize(
     ("space", "options"),
     [
@@ -121,7 +121,7 @@ def test_seed_scales(rng, space, options, dtype):
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 @pytest.mark.parametrize(("batches", "dims"), [(1, 2), (2**31 - 1, 1)])
 def test_large_coordinates(options, dtype, batches, dims):
-    """Sites at the ends of the largest spaces, and of one that is too large."""
+    """Tests sites at the ends of the largest spaces, and of one that is too large."""
     last = 2**31 - 4 if options.get("transpose") else 2**31 - 2  # the output shape has the same limit
     ends = [(batches - 1, *x) for x in np.ndindex(*[2] * dims)]
     indices = np.abs(np.array(ends) - [[0] + [last] * dims])
@@ -192,7 +192,7 @@ def test_kernel_one_is_the_identity(rng, options):
 
 
 def test_equal_sites():
-    """The last of them is the output of a submanifold; all are inputs."""
+    """The last one is the output of a submanifold convolution; all are inputs."""
     indices = np.array([[0, 2], [0, 3], [0, 2], [0, 2]], np.int32)
     results = turnout.get_indice_pairs(indices, 1, (5,), subm=True)
     assert same_bits(results[0], indices)
@@ -213,7 +213,7 @@ def test_submanifold_padding_is_the_centre(rng, given_padding):
 
 
 @pytest.mark.parametrize(("kernel", "stride", "padding"), [(3, 2, 1), (2, 2, 0), (3, 1, 1), (4, 3, 1)])
-def test_transposed_is_the_way_back(rng, kernel, stride, padding):
+def test_transposed_reverses_the_pairs(rng, kernel, stride, padding):
     space = (9, 8)
     indices = distinct_sites(rng, 40, 2, space)
     forward = turnout.get_indice_pairs(indices, 2, space, kernel, stride, padding)
@@ -238,7 +238,7 @@ def test_threads(rng, threads):
 
 
 def test_calls_at_the_same_time(rng, threads):
-    """Between its two steps a call gives the interpreter to others."""
+    """A call releases the GIL between its two steps."""
     threads(2)
     calls = [sites(rng, 9000 + 500 * i, 2, (20, 40, 40)) for i in range(4)]
     options = [{"padding": 1, "subm": i % 2 == 0} for i in range(4)]

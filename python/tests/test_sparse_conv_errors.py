@@ -1,4 +1,4 @@
-"""get_indice_pairs: where results go, and the exact message of each refusal, which writes nothing."""
+"""out= and error messages of get_indice_pairs; a rejected call writes nothing."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ NAMES = "out_indices, indice_pairs, indice_num"
 
 
 def arguments_and_out():
-    """Arguments of a call with 5 outputs, and where its results can go."""
+    """Returns arguments of a call with 5 outputs, and arrays for its results."""
     return {
         "indices": np.array([[0, 1, 1], [1, 0, 3], [0, 0, 2]], np.int32),
         "batch_size": 2,
@@ -53,7 +53,7 @@ def test_out_with_more_room():
 
 
 def refusal(arguments, untouched, kind=ValueError):
-    """The message of a refused call, after which the arrays in `untouched` must be as they were."""
+    """Returns the message of a rejected call, which must not change the arrays in `untouched`."""
     before = [a.tobytes() for a in untouched]
     with pytest.raises(kind) as caught:
         turnout.get_indice_pairs(**arguments)
@@ -140,7 +140,7 @@ def site(row, column, value, dtype=np.int32):
             {"transpose": True, "kernel_size": (3, -1)},
             "kernel_size[1] is -1, expected 1 or more in transposed mode",
         ),
-        ({"subm": True, "transpose": True}, "subm and transpose are both True, expected one of them at most"),
+        ({"subm": True, "transpose": True}, "subm and transpose are both True, expected at most one of them"),
         ({"subm": 2}, "subm is 2, expected True or False"),
         (
             {"out": out_of(0, lambda o: o[:4])},
@@ -186,7 +186,7 @@ def test_messages(changes, message):
 
 
 def test_result_beyond_memory():
-    """Refused before the work, which would take hours."""
+    """Rejected before the computation, which would take hours."""
     arguments = {"indices": np.zeros((10**6, 4), np.int32), "batch_size": 1, "spatial_shape": (255, 256, 256)}
     message = refusal({**arguments, "kernel_size": -1}, (), MemoryError)
     assert message == f"indice_pairs needs {255 * 256 * 256 * 2 * 10**6 * 4} bytes, which are not available"

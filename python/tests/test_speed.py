@@ -23,7 +23,7 @@ def row(name, family, ours, peer, **more):
 
 @pytest.fixture
 def root(tmp_path):
-    """A repository with one page of two tables, and a call for which the other program is faster."""
+    """Makes a repository with one page of two tables, and a call for which the peer is faster."""
     rows = [
         row("voxelize", "points", 1000.0, 12340.0, threads=[2, 1]),
         row("scatter_sum-1", "points", 100.0, 60.0),
@@ -50,7 +50,7 @@ def test_tables_have_the_rows_of_a_family_or_of_an_id(root):
     assert "| **0.60** | 100 us (90 us to 110 us) |" in first
     assert "`scatter_sum-16`" not in first + second
     assert "`scatter_sum-1`" in second
-    assert "Measured on" not in second  # it is introduced once
+    assert "Measured on" not in second  # the machine is named only once
     assert "`voxelize`" not in second
     assert "old" not in second
 
@@ -87,7 +87,7 @@ def test_a_table_without_rows_is_an_error(root):
 def test_the_chart_shows_calls_for_which_the_other_program_is_faster(root):
     chart = (root / "docs/images/speed.svg").read_text()
     assert "Measured on 2 CPUs (a CPU, avx2), 2026-11-17<" in chart
-    assert ">0.60x PyTorch index_add_<" in chart  # not among those that are always charted
+    assert ">0.60x PyTorch index_add_<" in chart  # not one of those that are always charted
     assert chart.count('rx="2" class="b"') == 1  # the colour of slower calls
     assert chart.count('rx="2" class="a"') == 1
     assert 'class="head" text-anchor="middle">1<' in chart

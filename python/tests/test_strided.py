@@ -1,4 +1,4 @@
-"""Inputs that do not lie row by row in memory are copied, and the log says so; results are not."""
+"""Inputs that are not contiguous are copied, and the log says so; results are not."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ def unaligned(array):
 
 
 def field(array):
-    """One field of packed records: a stride that is no multiple of the element size."""
+    """Returns a field of packed records, whose stride is not a multiple of the element size."""
     size = array.dtype.itemsize
     records = np.zeros((*array.shape, size + 3), np.uint8)
     records[..., :size] = array[..., None].view(np.uint8)
@@ -43,7 +43,7 @@ LAYOUTS = {
 
 
 def test_columns_of_a_scan(rng):
-    """points[:, :3] of points with more than coordinates."""
+    """Passes points[:, :3] of points with more columns than coordinates."""
     points = rng.standard_normal((1000, 5)).astype(np.float32)
     assert same_bits(turnout.voxelize(points[:, :3], *GRID), turnout.voxelize(points[:, :3].copy(), *GRID))
     limits = {"max_points": 5, "max_voxels": 300}
@@ -69,7 +69,7 @@ def test_every_input(rng, layout, choices, dtype):
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_view(data):
-    """The copy of any view is what NumPy says it is."""
+    """The copy of any view equals NumPy's."""
     shape = data.draw(st.lists(st.integers(1, 5), min_size=2, max_size=2))
     dtype = data.draw(st.sampled_from([np.uint8, np.int16, np.float32, np.int64]))
     whole = np.arange(20 * 30, dtype=np.int64).astype(dtype).reshape(20, 30)
@@ -105,7 +105,7 @@ def test_index_of_strided_coordinates(rng):
 
 
 def test_a_gradient_that_is_only_read(rng):
-    """ans_grad is written to with overwrite_ans_grad alone."""
+    """ans_grad is modified only with overwrite_ans_grad."""
     px, py = rng.standard_normal((2, 3, 5)), rng.standard_normal((2, 4, 4))
     p, _ = turnout.mutual_information_forward(px, py)
     strided = np.ones((2, 2))[:, 0]
@@ -120,7 +120,7 @@ def test_empty_arrays_have_no_strides():
     assert turnout.moe_re_routing_inverse(empty, np.zeros(0, np.int32)).shape == (0, 2)
 
 
-def test_the_log_says_it():
+def test_copies_are_logged():
     program = """
 import numpy as np, turnout
 rows, index = np.zeros((4, 6), np.float32), np.arange(4, dtype=np.int32)

@@ -1,4 +1,4 @@
-"""The same bits whatever the number of threads, from several Python threads, and after fork()."""
+"""Results have the same bits for any number of threads, from several Python threads, and after fork()."""
 
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
@@ -38,7 +38,7 @@ def test_calls_at_the_same_time(rng, threads):
 def test_after_fork(rng, threads):
     threads(2)
     arguments = dispatch_arguments(rng, **SIZES)
-    expected = turnout.moe_dispatch_forward(*arguments)  # the pool runs before the fork
+    expected = turnout.moe_dispatch_forward(*arguments)  # starts the pool before the fork
     assert same_bits(in_forked_child(turnout.moe_dispatch_forward, *arguments), expected)
 
 
@@ -49,7 +49,7 @@ def test_automatic(threads):
 
 @pytest.mark.parametrize(("method", "told"), [("fork", ""), ("fork", "2"), ("spawn", ""), ("spawn", "2")])
 def test_workers_have_one_thread(threads, monkeypatch, method, told):
-    """Those of a Pool and of a DataLoader are daemonic; a process that is not keeps all threads."""
+    """Workers of a Pool or DataLoader are daemonic; a process that is not daemonic keeps all threads."""
     threads(2)
     if told:
         monkeypatch.setenv("TURNOUT_NUM_THREADS", told)

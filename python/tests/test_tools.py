@@ -1,4 +1,4 @@
-"""The programs of tools/ that check the tests: what they find, and what they refuse."""
+"""The programs in tools/ that check the tests: their findings and error messages."""
 
 import importlib
 import sys
@@ -109,3 +109,21 @@ def test_the_message_about_instruction_sets(tool):
         "instruction sets: the tests ran sse4, avx2; they did not run avx512, avx512_dl, neon (this CPU "
         "lacks them); run ./dev arm and ./dev avx512"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("src/a.cc", "memory_is_out", ["memory_is_out"]),
+        ("tests/a.cc", "x_is_no_array", ["is_no_array"]),
+        ("README.md", "at most so_many bytes, which are_not_to_be_had", ["so_many", "are_not_to_be_had"]),
+        ("docs/a.md", "one_SENTENCE", ["_SENTENCE"]),
+        ("tests/a.cc", "one_sentence", []),
+        ("src/a.cc", "x is not an array; there is no array; so many rows that it is slow; outdoors", []),
+    ],
+)
+def test_wording(tool, name, text, found):
+    """Underscores are spaces, so that the check does not find the phrases in this file."""
+    lines = tool("wording").findings(name, "fine\n" + text.replace("_", " "))
+    phrases = [phrase.replace("_", " ").strip() for phrase in found]
+    assert [line.split(", write: ")[0] for line in lines] == [f"{name}:2: {phrase!r}" for phrase in phrases]

@@ -1,4 +1,4 @@
-"""``turnout.torch``: operators that torch knows, on torch's threads."""
+"""``turnout.torch``: operators registered with torch, on torch's threads."""
 
 import subprocess
 import sys
@@ -148,7 +148,7 @@ def test_forked_child_uses_our_threads(rng, torch_threads, binding):
     arguments = dispatch_arguments(rng, **LARGE)
     expected = turnout.torch.moe_dispatch_forward(
         *tensors(arguments)
-    ).numpy()  # torch's team runs before the fork
+    ).numpy()  # starts torch's thread pool before the fork
     result, torch_runs = in_forked_child(call_in_child, binding, arguments)
     assert torch_runs == 0
     assert same_bits(result, expected)

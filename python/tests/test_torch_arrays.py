@@ -1,4 +1,4 @@
-"""``import turnout`` with torch tensors: torch in, torch out."""
+"""``import turnout`` with torch tensors returns torch tensors."""
 
 import numpy as np
 import pytest
@@ -106,7 +106,7 @@ def test_is_neg_that_raises(rng, kind):
 
 
 def test_requires_grad_without_grad_mode(rng):
-    """Nothing is recorded, so that nothing is dropped: under no_grad, and inside a backward."""
+    """Under no_grad and inside a backward, no gradient is recorded, so none is lost."""
     gates, indices, locations, tokens, *sizes = tensors(dispatch_arguments(rng))
     expected = turnout.moe_dispatch_forward(gates, indices, locations, tokens, *sizes)
     gates.requires_grad_()
@@ -166,7 +166,7 @@ def test_other_devices_are_refused(rng, name):
 
 @pytest.mark.filterwarnings("ignore")
 def test_tensors_without_plain_memory():
-    """One message each, without the backtrace that torch adds to its own."""
+    """Each gives one message, without the backtrace that torch appends."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     index = torch.arange(2, dtype=torch.int32)
@@ -214,7 +214,7 @@ def test_unknown_dtype(rng):
 
 
 def test_negated_views_are_refused():
-    """Their memory holds the opposite of what they stand for; turnout.torch resolves them by contiguous()."""
+    """Their memory holds the negated values; turnout.torch resolves them with contiguous()."""
     tokens, index = torch._neg_view(torch.ones(2, 3)), torch.arange(2, dtype=torch.int32)
     with pytest.raises(ValueError, match="permute_tokens is a negated view"):
         turnout.moe_re_routing_inverse(tokens, index)

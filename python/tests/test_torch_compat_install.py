@@ -22,7 +22,7 @@ from turnout.compat._install import Installation
 
 pytestmark = pytest.mark.torch
 
-# A package on disk that has a part of what the installation has.
+# A package on disk with a part of the installation's names.
 FILES = {
     "thing/__init__.py": "answer = 42",
     "thing/ops/__init__.py": "from thing.ops.grid import Grid\nnms = 7",
@@ -65,7 +65,7 @@ def on_disk(tmp_path, monkeypatch):
 
 def test_stand_ins(installation):
     installation.install()
-    installation.install()  # once is enough
+    installation.install()  # the second call does nothing
     ops = importlib.import_module("thing.ops")
     assert ops.Grid is ops.grid.Grid is importlib.import_module("thing.ops.grid").Grid is Grid
     assert ops.scatter.Scatter is Scatter
@@ -90,8 +90,8 @@ def test_refused_when_the_package_is_imported(installation):
     with pytest.raises(RuntimeError) as caught:
         installation.install()
     assert str(caught.value) == (
-        f"turnout.compat.thing.install: thing is imported already ({thing.__file__}); install before it is "
-        "imported, or with force=True to replace its names"
+        f"turnout.compat.thing.install: thing is already imported ({thing.__file__}); call install before "
+        "it is imported, or with force=True to replace its names"
     )
     assert "thing.ops" not in sys.modules
     assert vars(thing).keys() & {"ops"} == set()
@@ -125,7 +125,7 @@ def test_uninstall_gives_the_package_back(installation):
 
 @pytest.mark.usefixtures("on_disk")
 def test_a_package_that_is_kept_is_imported(installation):
-    """Other parts of it are needed; a second installation finds it imported, by us."""
+    """Other parts of it are needed. A second installation accepts it, because we imported it."""
     installation._keeps_package = True
     for _ in range(2):
         installation.install()
@@ -136,7 +136,7 @@ def test_a_package_that_is_kept_is_imported(installation):
         assert sys.modules["thing.ops"] is ops
     del sys.modules["thing"]
     importlib.import_module("thing")
-    with pytest.raises(RuntimeError, match="thing is imported already"):
+    with pytest.raises(RuntimeError, match="thing is already imported"):
         installation.install()
 
 
@@ -161,7 +161,7 @@ def test_registries_are_undone_also_when_a_later_one_fails():
     assert entries == [] and not made.is_installed and "thing" not in sys.modules
 
 
-# -- mmcv: absent, without its operators as mmcv-lite, and whole -------------------------------------------
+# -- mmcv: absent, mmcv-lite without operators, and complete -----------------------------------------------
 
 MMENGINE = {
     "mmengine/__init__.py": "",
@@ -197,7 +197,7 @@ MODELS._register_module(SparseConv3d, "SparseConv3d")
 
 @pytest.fixture
 def packages(tmp_path, monkeypatch, request):
-    """These files as packages, and no other mmcv or mmengine."""
+    """Makes these files the only mmcv and mmengine."""
     names = {"mmcv", "mmengine"}
     before = {name: module for name, module in sys.modules.items() if name.split(".")[0] in names}
     for name in before:
@@ -220,7 +220,7 @@ def packages(tmp_path, monkeypatch, request):
     ids=["absent", "lite", "whole"],
 )
 def test_mmcv_and_the_registry(packages):
-    """One line, then models find the names and build layers by them; and all of it is undone."""
+    """After install(), models find the names and build layers by name; uninstall() undoes all of it."""
     our_mmcv.install()
     our_mmcv.install()
     from mmcv.ops import SparseConv3d, SparseConvTensor, SubMConv3d
@@ -258,9 +258,9 @@ def test_mmcv_and_the_registry(packages):
 
 
 @pytest.mark.parametrize("packages", [{**MMENGINE, **WHOLE}], indirect=True)
-def test_mmcv_that_is_imported_already(packages):
+def test_mmcv_that_is_already_imported(packages):
     mmcv = importlib.import_module("mmcv")
-    with pytest.raises(RuntimeError, match="mmcv is imported already"):
+    with pytest.raises(RuntimeError, match="mmcv is already imported"):
         our_mmcv.install()
     assert mmcv.__file__.endswith("mmcv/__init__.py") and "mmcv.ops" not in sys.modules
     our_mmcv.install(force=True)
@@ -313,7 +313,7 @@ def test_k2():
         from k2 import rnnt_loss
         from k2.rnnt_loss import get_hat_logprobs_pruned, rnnt_loss_pruned
 
-        # The function has the name of a module of the package.
+        # The function has the same name as a module of the package.
         assert k2.rnnt_loss is rnnt_loss is our_k2.rnnt_loss
         assert rnnt_loss_pruned is our_k2.rnnt_loss_pruned
         assert get_hat_logprobs_pruned is our_k2.get_hat_logprobs_pruned
@@ -323,7 +323,7 @@ def test_k2():
         with pytest.raises(NotImplementedError) as caught:
             intersect_dense(1, 2)
         assert str(caught.value) == (
-            "intersect_dense: turnout.compat.k2 does not have this name of k2; Turnout has its RNN-T losses "
+            "intersect_dense: turnout.compat.k2 does not implement this name; Turnout has its RNN-T losses "
             "and the recursions under them"
         )
         assert not isinstance(intersect_dense, Fsa) and k2.Fsa is Fsa
@@ -351,7 +351,7 @@ def test_fast_rnnt():
 
 
 def test_torchaudio():
-    """In a process of its own: torchaudio may be installed and refuse to be imported."""
+    """Runs in its own process, because an installed torchaudio may fail to import."""
     program = (
         "from turnout.compat import torchaudio as ours; ours.install()\n"
         "import torchaudio; from torchaudio.transforms import RNNTLoss\n"
@@ -361,11 +361,13 @@ def test_torchaudio():
         "else: raise AssertionError\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
-    with pytest.raises(NotImplementedError, match=r"load: turnout.compat.torchaudio does not have this name"):
+    with pytest.raises(
+        NotImplementedError, match=r"load: turnout.compat.torchaudio does not implement this name"
+    ):
         our_torchaudio.load()
-    with pytest.raises(AttributeError, match=r"io: turnout.compat.torchaudio does not have this name"):
+    with pytest.raises(AttributeError, match=r"io: turnout.compat.torchaudio does not implement this name"):
         our_torchaudio.io.StreamReader  # noqa: B018
-    with pytest.raises(AttributeError, match="there is no lod; Turnout has its RNN-T loss"):
+    with pytest.raises(AttributeError, match="has no attribute lod; Turnout has its RNN-T loss"):
         our_torchaudio.lod  # noqa: B018
 
 

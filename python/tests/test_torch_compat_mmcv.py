@@ -1,4 +1,4 @@
-"""The names of mmcv, their signatures and what differs from Turnout's own."""
+"""mmcv's names: signatures, and differences from Turnout's functions."""
 
 import inspect
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.torch
 def test_scatter_signatures():
     parameters = inspect.signature(dynamic_scatter).parameters
     assert list(parameters) == ["feats", "coors", "reduce_type", "return_map"]
-    assert parameters["return_map"].kind is inspect.Parameter.KEYWORD_ONLY  # which mmdet3d's own has
+    assert parameters["return_map"].kind is inspect.Parameter.KEYWORD_ONLY  # mmdet3d's own class has it
     assert parameters["reduce_type"].default == "max"
     assert list(inspect.signature(DynamicScatter).parameters) == [
         *("voxel_size", "point_cloud_range", "average_points")
@@ -29,7 +29,7 @@ def test_scatter_signatures():
 
 
 def mmcv_loop(points, coors, reduce_type):
-    """One call for each cloud of a batch, whose number comes back in the first column."""
+    """Calls the operator for each cloud of a batch and puts its number in the first column."""
     feats, rows = [], []
     for b in range(int(coors[:, 0].max()) + 1):
         of_cloud = coors[:, 0] == b
@@ -126,7 +126,7 @@ def test_limits_of_the_module(rng, kind):
             Voxelization(SIZE, RANGE, 3, limits)
         assert str(caught.value) == (
             f"Voxelization: max_voxels has {len(values)} elements, expected one limit, or 2: "
-            "for training and for all else"
+            "for training and evaluation"
         )
 
 
@@ -151,7 +151,7 @@ def test_one_limit_of_the_module(limit):
     ],
 )
 def test_module_refuses_a_bad_grid(size, ends, message):
-    """When it is made, with the message of the operator."""
+    """The constructor raises the operator's message."""
     for kind in (list, np.array, torch.tensor):
         with pytest.raises(ValueError) as caught:
             Voxelization(kind(size), kind(ends), 3)
@@ -163,21 +163,21 @@ def test_module_refuses_a_bad_grid(size, ends, message):
     [
         ((0.075, 0.075, 0.2), (-54, -54, -5, 54, 54, 3), [1440, 1440, 40]),
         ((0.16, 0.16, 4), (0, -39.68, -3, 69.12, 39.68, 1), [432, 496, 1]),
-        ((1, 1, 1), (0, 0, 0, 2.5, 3.5, 0.6), [3, 4, 1]),  # halves away from zero, as the operator
+        ((1, 1, 1), (0, 0, 0, 2.5, 3.5, 0.6), [3, 4, 1]),  # halves are rounded away from zero
     ],
 )
 def test_grid_size(size, ends, grid):
     module = Voxelization(size, ends, -1)
     assert module.grid_size.tolist() == grid
     assert [int(extent) for extent in module.pcd_shape] == [1, grid[1], grid[0]]
-    # The last voxel of each direction is there, and the next one is not.
+    # The last voxel in each direction exists, and the next one does not.
     for offset, expected in ((-0.5, [n - 1 for n in grid][::-1]), (0.5, [-1, -1, -1])):
         point = [least + (n + offset) * s for least, n, s in zip(ends, grid, size, strict=False)]
         assert module(torch.tensor([point])).tolist() == [expected]
 
 
 def test_pillars(rng):
-    """Voxelization and DynamicScatter one after the other, for a batch of clouds."""
+    """Runs Voxelization, then DynamicScatter, for a batch of clouds."""
     clouds = [points_of(rng, n) for n in (80, 0, 50)]
     voxels = Voxelization(SIZE, RANGE, -1)
     coors = [torch.nn.functional.pad(voxels(p), (1, 0), value=b) for b, p in enumerate(clouds)]

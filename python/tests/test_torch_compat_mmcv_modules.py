@@ -1,4 +1,4 @@
-"""mmcv's sparse modules: signatures, weights, shared pairs, and what a checkpoint depends on."""
+"""mmcv's sparse modules: signatures, weights, shared pairs, and facts that checkpoints depend on."""
 
 import inspect
 import pickle
@@ -42,7 +42,7 @@ def tensor(rng, rows=40, **options):
 
 @pytest.mark.parametrize("options", [{}, {"stride": 2}, {"padding": 1}])
 def test_fact_1_a_kernel_of_one_offset_is_a_matrix_product_whatever_the_stride(rng, options):
-    """Sites and spatial shape stay, and the weight is read as [in, out]. A key is not used."""
+    """Sites and spatial shape stay, the weight is read as [in, out], and the key is ignored."""
     x = tensor(rng)
     for kind in (SubMConv3d, SparseConv3d, SparseConvTranspose3d):
         layer = kind(3, 4, 1, indice_key="one", **options).double()
@@ -94,17 +94,17 @@ def test_fact_2_more_offsets_than_matrices_are_refused(rng):
     )
 
 
-def test_fact_3_the_centre_is_found_by_count_and_each_row_meets_itself():
+def test_fact_3_the_centre_is_found_by_count_and_pairs_each_row_with_itself():
     indices = torch.tensor([[0, 1], [0, 1], [0, 1]], dtype=torch.int32)
     layer = SubMConv1d(1, 1, 3, bias=False)
     layer.weight.data = torch.tensor([100.0, 1.0, 10.0]).view(3, 1, 1)
     x = SparseConvTensor(torch.tensor([[1.0], [2.0], [3.0]]), indices, (3,), 1)
-    # Along the pairs, the last row would have all three and the others nothing.
+    # By the pairs, the last row would have all three and the others none.
     assert layer(x).features.flatten().tolist() == [1, 2, 3]
 
 
 def test_fact_4_one_dict_for_the_whole_network(rng, pairs_built):
-    """A key that is made on one branch is seen on every other."""
+    """A key stored on one branch is visible on every other."""
     x = tensor(rng)
     left = SubMConv3d(3, 3, 3, indice_key="key").double()(x)
     assert left.indice_dict is x.indice_dict and list(x.indice_dict) == ["key"]
@@ -142,7 +142,7 @@ def test_fact_5_padding_and_stride_of_a_subm_layer_are_ignored(rng, options):
 
 
 def test_encoder_of_centerpoint(rng, pairs_built):
-    """8 sets of pairs for 21 convolutions, and the numbers of the plain modules with the same state_dict."""
+    """Builds 8 sets of pairs for 21 convolutions, and equals the plain modules with the same state_dict."""
     torch.manual_seed(0)
     network, plain = encoder(SparseSequential, SubMConv3d, SparseConv3d).double(), plain_encoder().double()
     plain.load_state_dict(network.state_dict())
@@ -343,7 +343,7 @@ def test_grid_and_pickle(rng):
     again = pickle.loads(pickle.dumps(out))
     assert type(again) is SparseConvTensor and torch.equal(again.features, out.features)
     assert torch.equal(again.find_indice_pair("down")[2], out.find_indice_pair("down")[2])
-    assert not hasattr(x, "replace_feature")  # model files ask for it, and then do not assign features
+    assert not hasattr(x, "replace_feature")  # if it exists, model files do not assign features
 
 
 def test_scatter_nd():
@@ -421,7 +421,7 @@ def test_fused_sequence(rng, bias, affine):
         torch.nn.BatchNorm1d(4), torch.nn.BatchNorm1d(4),
     ).double()  # fmt: skip
     for _ in range(3):
-        layers(tensor(rng))  # moves the statistics
+        layers(tensor(rng))  # updates the running statistics
     if affine:
         torch.nn.init.normal_(norm.weight)
         torch.nn.init.normal_(norm.bias)
@@ -445,7 +445,7 @@ def test_fused_sequence(rng, bias, affine):
 def test_messages(rng):
     x = tensor(rng)
     with pytest.raises(ValueError, match=r"SubMConv3d: kernel_size\[2\] is 2, expected an odd number"):
-        SubMConv3d(3, 4, (1, 3, 2))  # at once, not in the first call
+        SubMConv3d(3, 4, (1, 3, 2))  # raised by the constructor, not in the first call
     with pytest.raises(ValueError, match="SparseInverseConv3d: indice_key is None, expected the name of"):
         SparseInverseConv3d(3, 4, 3)(x)
     with pytest.raises(ValueError, match="SubMConv3d: groups is 2, expected 1"):

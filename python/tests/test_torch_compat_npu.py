@@ -1,4 +1,4 @@
-"""The names of torch_npu."""
+"""torch_npu's names."""
 
 import inspect
 
@@ -84,12 +84,12 @@ def test_other_scales_of_8_bit_floats_are_refused(rng):
         npu_moe_re_routing(tokens, counts, per_token_scales=torch.ones(36))
     assert str(caught.value) == (
         "npu_moe_re_routing: per_token_scales has dtype torch.float32, expected torch.float8_e8m0fnu or "
-        "torch.uint8 beside tokens of torch.float8_e4m3fn"
+        "torch.uint8 for tokens of torch.float8_e4m3fn"
     )
     turnout.torch.moe_re_routing(tokens, counts, per_token_scales=torch.ones(36))
 
 
-def test_messages_have_its_name(rng):
+def test_messages_name_the_function(rng):
     tokens, counts, _ = tensor_arguments(rng)
     with pytest.raises(
         ValueError, match=r"^npu_moe_re_routing: expert_token_num_per_rank\[0, 1\] is 6, expected"
@@ -100,7 +100,7 @@ def test_messages_have_its_name(rng):
 
 
 def test_token_permute_and_back(rng):
-    """The index is where each choice went, and not where each row came from."""
+    """The index gives the row of each choice, not the choice of each row."""
     tokens = torch.from_numpy(rng.standard_normal((6, 3))).requires_grad_()
     indices = torch.from_numpy(rng.integers(0, 4, (6, 2)))
     probs = torch.from_numpy(rng.random((6, 2))).requires_grad_()

@@ -1,4 +1,4 @@
-"""The classes of turnout.compat whose names end in 1d to 4d: they behave like classes written out by hand."""
+"""The classes of turnout.compat whose names end in 1d to 4d: they behave like hand-written classes."""
 
 import importlib
 import pickle
@@ -20,7 +20,7 @@ CLASSES = [
 
 
 def test_all_of_them_are_public():
-    assert len(CLASSES) == 43  # five kinds of both packages in four ranks, and spconv's average in three
+    assert len(CLASSES) == 43  # five kinds in both packages and four ranks, spconv's average pool in three
 
 
 @pytest.mark.parametrize(("package", "name"), CLASSES)

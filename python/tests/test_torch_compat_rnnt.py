@@ -1,4 +1,4 @@
-"""turnout.compat.k2, fast_rnnt and torchaudio: orders of arguments, defaults, and their differences."""
+"""turnout.compat.k2, fast_rnnt and torchaudio: argument order, defaults, and their differences."""
 
 import inspect
 
@@ -52,7 +52,7 @@ TORCHAUDIO = {
     ("module", "functions"), [(k2, K2), (fast_rnnt, FAST_RNNT), (torchaudio, TORCHAUDIO)]
 )
 def test_signatures(module, functions):
-    """What can be given by position is exactly theirs; ours adds keywords."""
+    """Positional arguments are exactly theirs; ours adds keywords."""
     for name, text in functions.items():
         parameters = inspect.signature(getattr(module, name)).parameters.values()
         positional = [p.replace(annotation=p.empty) for p in parameters if p.kind == p.POSITIONAL_OR_KEYWORD]
@@ -139,7 +139,7 @@ def test_torchaudio_value(dtype):
 
 
 def test_torchaudio_of_probabilities():
-    """The same value, and through log_softmax the same gradients."""
+    """Gives the same value and, through log_softmax, the same gradients."""
     logits, text = speech(torch.float64)
     logs = logits.log_softmax(3)
     loss = torchaudio.rnnt_loss(logs, text, FRAMES, SYMBOLS, fused_log_softmax=False)
@@ -148,7 +148,7 @@ def test_torchaudio_of_probabilities():
     grads = [torch.autograd.grad(x, logits, retain_graph=True)[0] for x in (loss, wanted)]
     torch.testing.assert_close(*grads)
     (of_logs,) = torch.autograd.grad(loss, logs)
-    assert (of_logs <= 0).all()  # no share of the softmax
+    assert (of_logs <= 0).all()  # without the softmax's part
     assert not of_logs[1, 4].any()
     assert not of_logs[1, :, 2:].any()
 
@@ -187,6 +187,7 @@ def test_torchaudio_refusals():
     assert message(logits, text, FRAMES, SYMBOLS, -7) == "rnnt_loss: blank is -7, expected -6 .. 5"
     assert message(logits, text, FRAMES, SYMBOLS, reduction="all").startswith("rnnt_loss: reduction is 'all'")
     assert message(logits, text, FRAMES[:1], SYMBOLS) == (
-        "rnnt_loss: logit_lengths has shape [1] and dtype torch.int32, expected [2] and torch.int32"
+        "rnnt_loss: logit_lengths has shape [1] and dtype torch.int32, expected [2] and torch.int32 or "
+        "torch.int64"
     )
     assert message(logits, text, FRAMES.float(), SYMBOLS).startswith("rnnt_loss: logit_lengths has shape [2]")

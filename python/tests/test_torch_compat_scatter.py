@@ -1,4 +1,4 @@
-"""The names of torch_scatter, with its defaults, and in its place."""
+"""torch_scatter's names: defaults, messages and installation."""
 
 import importlib
 import importlib.util
@@ -41,7 +41,7 @@ def test_scatter_by_the_name_of_the_reduction(reduce, function):
 
 
 def test_dynamic_voxel_encoders():
-    """What OpenPCDet's DynamicMeanVFE and DynamicPillarVFE call, on the numbers of torch.unique."""
+    """Makes the calls of OpenPCDet's DynamicMeanVFE and DynamicPillarVFE, with torch.unique's inverse."""
     points = torch.rand(50, 4, requires_grad=True)
     _, inverse, counts = torch.unique(torch.randint(0, 9, (50,)), return_inverse=True, return_counts=True)
     mean = ours.scatter_mean(points[:, 1:4], inverse, dim=0)
@@ -64,8 +64,8 @@ def test_messages():
         with pytest.raises(NotImplementedError) as caught:
             function(SRC, INDEX, 0, torch.zeros(3, 3))
         assert str(caught.value) == (
-            f"{function.__name__}: out is given, which Turnout does not continue from; leave it out, and "
-            "combine the result with it"
+            f"{function.__name__}: out is given, expected None: Turnout does not accumulate into it; "
+            "combine the result with it instead"
         )
         with pytest.raises(ValueError, match=rf"^{function.__name__}: index\.shape\[0\] is 4, expected"):
             function(SRC, INDEX)
@@ -107,7 +107,7 @@ def test_force_keeps_what_the_package_has(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "torch_scatter", raising=False)
     package = importlib.import_module("torch_scatter")
-    with pytest.raises(RuntimeError, match="torch_scatter is imported already"):
+    with pytest.raises(RuntimeError, match="torch_scatter is already imported"):
         ours.install()
     ours.install(force=True)
     try:

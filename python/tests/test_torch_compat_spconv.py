@@ -1,4 +1,4 @@
-"""turnout.compat.spconv: the numbers of spconv, and the facts that decide whether a network has them."""
+"""turnout.compat.spconv has spconv's results, and the facts on which these depend."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def message_of(call, *arguments):
     return str(caught.value)
 
 
-# -- the numbers of spconv ---------------------------------------------------------------------------------
+# -- spconv's results --------------------------------------------------------------------------------------
 
 
 def test_every_recorded_case_is_compared(recorded):
@@ -40,7 +40,7 @@ def test_every_recorded_case_is_compared(recorded):
 
 @pytest.mark.parametrize(("name", "dims"), CASES)
 def test_a_layer_has_the_numbers_of_spconv(recorded, name, dims):
-    """Outputs, sites, and the gradients of features and parameters: integers, so there is no rounding."""
+    """Compares outputs, sites and gradients, which are integers, so there is no rounding."""
     case = recorded[f"{name} {dims}"]
     features = case["features"].astype(np.float64)
     results = spconv_cases.run(
@@ -72,7 +72,7 @@ def test_a_checkpoint_of_a_network_has_the_numbers_of_spconv(recorded, training)
 
 
 def test_a_compiled_network_equals_eager(recorded):
-    """In one graph, in training, with named pairs."""
+    """Traces one graph, in training mode, with named pairs."""
     network = UNet(spconv).double()
     network.load_state_dict(spconv_cases.state_of(recorded["unet"]))
     features, indices = (torch.from_numpy(recorded["unet"][name]) for name in ("features", "indices"))
@@ -89,13 +89,13 @@ def test_points_have_the_voxels_of_spconv(recorded, dims):
     case = recorded[f"points {dims}"]
     results = spconv_cases.voxels(spconv.utils.PointToVoxel, dims, case["points"])
     assert case["num"].max() == 3 and (case["id"] == -1).any() and (case["num"] < 3).any()
-    assert np.bincount(case["id"] + 1)[1:].max() > 3  # a point beyond the limit has its voxel's number
+    assert np.bincount(case["id"] + 1)[1:].max() > 3  # points beyond the limit keep their voxel's number
     for key, value in results.items():
         assert value.dtype == case[key].dtype
         np.testing.assert_array_equal(value, case[key], key)
 
 
-# -- the five facts that decide whether a checkpoint gives the same numbers --------------------------------
+# -- the five facts on which the results of a checkpoint depend --------------------------------------------
 
 
 def test_fact_1_a_1x1_weight_is_read_by_the_view(rng):
@@ -106,7 +106,7 @@ def test_fact_1_a_1x1_weight_is_read_by_the_view(rng):
         wanted = x.features @ layer.weight.view(3, layer.out_channels) + layer.bias
         torch.testing.assert_close(layer(x).features, wanted)
         assert not torch.allclose(wanted, x.features @ layer.weight.flatten(1).T + layer.bias)
-    strided = spconv.SparseConv3d(3, 4, 1, 2, bias=False).double()  # takes the ordinary path
+    strided = spconv.SparseConv3d(3, 4, 1, 2, bias=False).double()  # uses the general path
     out = strided(x)
     assert not strided.conv1x1 and out.spatial_shape == [3, 3, 4]
     kept = (x.indices[:, 1:] % 2 == 0).all(1)
@@ -118,14 +118,14 @@ def test_fact_2_a_name_with_another_kernel_is_refused(rng):
     first = spconv.SubMConv3d(3, 3, (1, 3, 3), indice_key="one").double()
     x = first(tensor(rng))
     for layer, wrong in (
-        (spconv.SubMConv3d(3, 3, 3, indice_key="one"), "kernel_size (3, 3, 3), expected (1, 3, 3)"),
-        (spconv.SubMConv3d(3, 3, (1, 3, 3), dilation=2, indice_key="one"), "dilation (2, 2, 2), expected"),
+        (spconv.SubMConv3d(3, 3, 3, indice_key="one"), "kernel_size is (3, 3, 3), expected (1, 3, 3)"),
+        (spconv.SubMConv3d(3, 3, (1, 3, 3), dilation=2, indice_key="one"), "dilation is (2, 2, 2), expected"),
     ):
-        assert message_of(layer.double(), x).startswith(f"SubMConv3d: this layer has {wrong}")
+        assert message_of(layer.double(), x).startswith(f"SubMConv3d: {wrong}")
     fewer = spconv.SparseConvTensor(x.features[:-1], x.indices[:-1], SPACE, BATCH, indice_dict=x.indice_dict)
-    assert "has rows: 39, expected 40, for which the pairs named 'one'" in message_of(first, fewer)
+    assert "features.shape[0] is 39, expected 40, that of the pairs named 'one'" in message_of(first, fewer)
     larger = spconv.SparseConvTensor(x.features, x.indices, (5, 6, 8), BATCH, indice_dict=x.indice_dict)
-    assert "a spatial shape of (5, 6, 8), expected (5, 6, 7)" in message_of(first, larger)
+    assert "spatial_shape is (5, 6, 8), expected (5, 6, 7)" in message_of(first, larger)
 
 
 def test_fact_2_sites_of_a_shared_name_are_not_compared(rng):
@@ -136,8 +136,8 @@ def test_fact_2_sites_of_a_shared_name_are_not_compared(rng):
     assert torch.equal(layer(moved).features, layer(x).features)
 
 
-def test_fact_3_the_centre_meets_every_row():
-    """Also a row whose site comes again: it meets itself, and not the last row with that site."""
+def test_fact_3_the_centre_pairs_each_row_with_itself():
+    """A row with a repeated site pairs with itself, not with the last row of that site."""
     indices = torch.tensor([[0, 2], [0, 2], [0, 3]], dtype=torch.int32)
     layer = spconv.SubMConv1d(1, 1, 3, bias=False)
     layer.weight.data = torch.tensor([100.0, 1.0, 10.0]).view(1, 3, 1)
@@ -149,7 +149,7 @@ def test_fact_4_a_layer_writes_names_into_a_copy(rng):
     x = tensor(rng)
     left = spconv.SubMConv3d(3, 3, 3, indice_key="one").double()(x)
     assert x.indice_dict == {} and list(left.indice_dict) == ["one"]
-    # Another branch of the same tensor may have the name for another geometry.
+    # Another branch of the same tensor may use the name for another geometry.
     right = spconv.SubMConv3d(3, 3, 5, indice_key="one").double()(x)
     assert right.indice_dict["one"].ksize == [5, 5, 5] and left.indice_dict["one"].ksize == [3, 3, 3]
     down = spconv.SparseConv3d(3, 4, 3, 2, 1, indice_key="down").double()(left)
@@ -196,16 +196,16 @@ def test_inverse_layers_ask_for_pairs_that_fit(rng):
     assert "indice_key is 'up', expected the name of an earlier layer's pairs" in message_of(
         lambda: inverse("up")(low)
     )
-    assert "kernel_size (2, 2, 2), expected (3, 3, 3)" in message_of(inverse("down", 2), low)
+    assert "kernel_size is (2, 2, 2), expected (3, 3, 3)" in message_of(inverse("down", 2), low)
     subm = spconv.SubMConv3d(4, 4, 3, indice_key="subm").double()(low)
     assert "names the pairs of a submanifold layer" in message_of(inverse("subm"), subm)
     fewer = low.at(low.features[:3], low.indices[:3], low.spatial_shape, low.indice_dict)
-    assert "has rows: 3, expected" in message_of(inverse("down"), fewer)
+    assert "features.shape[0] is 3, expected" in message_of(inverse("down"), fewer)
     single = spconv.SparseInverseConv3d(4, 3, 1, "any").double()  # one offset: a matrix product, no pairs
     assert torch.equal(single(low).indices, low.indices)
 
 
-def test_what_is_kept_of_named_pairs(rng):
+def test_contents_of_named_pairs(rng):
     x = tensor(rng)
     out = spconv.SparseConv3d(3, 4, 3, 2, (0, 1, 1), indice_key="down").double()(x)
     kept = out.find_indice_pair("down")

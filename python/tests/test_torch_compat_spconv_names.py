@@ -1,4 +1,4 @@
-"""turnout.compat.spconv as the package spconv: what model files import, call and set."""
+"""turnout.compat.spconv as the package spconv: the names that model files import, call and set."""
 
 import importlib.util
 import subprocess
@@ -24,9 +24,9 @@ def tensor(rng, rows=40, space=SPACE, channels=3, **options):
     return scene(rng, rows, space, channels, kind=spconv.SparseConvTensor, **options)
 
 
-# -- in the place of the package ---------------------------------------------------------------------------
+# -- installed as spconv -----------------------------------------------------------------------------------
 
-# The imports of OpenPCDet, mmdetection3d and Pointcept, and what they do with them.
+# The imports of OpenPCDet, mmdetection3d and Pointcept, and their uses.
 PROGRAM = """
 import turnout.compat.spconv
 turnout.compat.spconv.install()
@@ -71,7 +71,7 @@ for module, name in (("spconv.pytorch", "HashTable"), ("spconv.pytorch.ops", "im
                      ("spconv.pytorch.quantization.intrinsic.qat", "SparseConv"),
                      ("spconv.core_cc.csrc.sparse.all", "SpconvOps")):
     exec(f"from {module} import {name} as absent")
-    message = (f"{name}: turnout.compat.spconv does not have this name of spconv; Turnout has its modules, "
+    message = (f"{name}: turnout.compat.spconv does not implement this name; Turnout has its modules, "
                "tensors and voxel generators")
     try:
         absent(1, b=2)
@@ -101,13 +101,13 @@ def test_imports_of_model_files():
 
 
 def test_names_that_are_missing():
-    """Without install() too: in each module, the name can be read and not be used."""
+    """Even without install(), the name can be looked up in each module but not used."""
     for module, name in (
         *((spconv, "Point2VoxelCPU3d"), (spconv, "hash"), (spconv, "quantization"), (spconv, "cppcore")),
         *((spconv.utils, "Point2VoxelCPU3d"), (spconv.ops, "indice_conv"), (spconv.functional, "HashTable")),
     ):
         with pytest.raises(
-            NotImplementedError, match=f"^{name}: turnout.compat.spconv does not have this name"
+            NotImplementedError, match=f"^{name}: turnout.compat.spconv does not implement this name"
         ):
             getattr(module, name)()
     assert spconv.conv.SparseConvTensor is spconv.SparseConvTensor
@@ -125,7 +125,7 @@ def test_refused_when_spconv_is_imported(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     there = importlib.import_module("spconv")
     try:
-        with pytest.raises(RuntimeError, match="install: spconv is imported already"):
+        with pytest.raises(RuntimeError, match="install: spconv is already imported"):
             spconv.install()
         spconv.install(force=True)
         assert importlib.import_module("spconv.pytorch.hash").HashTable
@@ -209,7 +209,7 @@ def test_features_are_replaced_and_set(rng):
 
 
 def test_sites_that_a_model_file_changes(rng):
-    """What VoxelNeXt does: changes sites in place, and sets features before there are sites for them."""
+    """Like VoxelNeXt, changes sites in place and sets features before sites."""
     x = tensor(rng)
     before = x.indices.clone()
     layer = spconv.SubMConv3d(3, 3, 3, indice_key="a").double()
@@ -219,7 +219,7 @@ def test_sites_that_a_model_file_changes(rng):
     z = x.replace_feature(torch.cat([x.features, y.features]))
     z.indices = torch.cat([x.indices, y.indices])
     assert z.features.shape[0] == z.indices.shape[0] == 80
-    # The same tensor on other sites: pairs are found by the content of indices.
+    # The same tensor with other sites: pairs are looked up by the contents of indices.
     free = spconv.SubMConv3d(3, 3, 3).double()
     old = free(x).features
     x.indices[:, 3] = 6 - x.indices[:, 3]
@@ -366,7 +366,7 @@ def test_features_of_voxels_go_back_to_points():
     generator = spconv.utils.PointToVoxel([1.0], [0, 4], 1, 2, 1)
     points = torch.tensor([[0.5], [9.0], [1.5], [0.7], [2.5]])
     voxels, _, _, ids = generator.generate_voxel_with_id(points)
-    assert ids.tolist() == [0, -1, 1, 0, -1]  # the fourth point's voxel is full, the last one's has no room
+    assert ids.tolist() == [0, -1, 1, 0, -1]  # the fourth has a full voxel, the last none
     gathered = spconv.utils.gather_features_by_pc_voxel_id(voxels[:, 0], ids, invalid_value=-7)
     assert gathered.flatten().tolist() == [0.5, -7, 1.5, 0.5, -7]
     nothing = generator.generate_voxel_with_id(torch.full((3, 1), 100.0))

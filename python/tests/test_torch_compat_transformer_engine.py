@@ -1,4 +1,4 @@
-"""The permutes of Transformer Engine's names, against plain torch."""
+"""Transformer Engine's permute functions, against plain torch."""
 
 import importlib
 import sys
@@ -19,7 +19,6 @@ def mask_arguments(rng, tokens=9, experts=4, hidden=3):
 
 
 def permuted_by_torch(inp, mask, probs):
-    """What Megatron does without fused kernels."""
     of_token = torch.arange(len(inp)).expand(mask.shape[1], -1)[mask.T]
     return inp[of_token], probs.T[mask.T], of_token
 
@@ -118,7 +117,7 @@ def test_chunks(rng):
         (lambda x: te.moe_permute(x, torch.ones(4, 2), map_type="rows"), "moe_permute: map_type is 'rows'"),
         (
             lambda x: te.moe_unpermute(x, torch.zeros(4, 2).int(), x, probs=x),
-            "moe_unpermute: probs is given, expected nothing beside merging_probs",
+            "moe_unpermute: probs and merging_probs are given, expected only one of them",
         ),
         (
             lambda x: te.moe_unpermute(x, torch.zeros(4, 2).int(), torch.ones(4, 3)),

@@ -1,4 +1,4 @@
-"""Models of transformers with Turnout's experts: random weights, small sizes, nothing is downloaded."""
+"""Models of transformers with Turnout's experts: random weights, small sizes, no downloads."""
 
 import copy
 import logging
@@ -65,7 +65,7 @@ def installed():
 
 @pytest.fixture
 def fused_calls(monkeypatch):
-    """The calls of the fused operator: a model that fell back would give the right numbers too."""
+    """Counts calls of the fused operator, because a fallback would also give the right numbers."""
     calls, real = [], turnout.compat.transformers.moe_experts
 
     def counting(*args, **kwargs):
@@ -77,7 +77,7 @@ def fused_calls(monkeypatch):
 
 
 def model_of(name, **options):
-    """With weights that matter: those of the configurations are small, and biases zero."""
+    """Returns a model with larger weights: the default ones are small, and biases are zero."""
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(CONFIGS[name], **options).eval()
     for parameter in model.parameters():
@@ -127,7 +127,7 @@ def test_a_training_step(name, fused_calls):
 
 @pytest.mark.parametrize("name", ["qwen3_moe", "mixtral", "deepseek_v3", "gpt_oss"])
 def test_bf16_is_closer_to_f64_than_eager(name):
-    """The experts of the last layer, on tokens of the size that a norm gives."""
+    """Compares the experts of the last layer on tokens as large as a norm's output."""
     model = model_of(name).bfloat16()
     experts = model.model.layers[-1].mlp.experts
     tokens, ids = torch.randn(64, 32).bfloat16(), torch.rand(64, 4).topk(2).indices
@@ -163,7 +163,7 @@ def test_from_pretrained(tmp_path, fused_calls):
 
 
 class Plain(torch.nn.Module):
-    """Experts as transformers' classes are; the decorator adds what they share."""
+    """Experts like those of transformers, whose decorator adds the shared parts."""
 
     def __init__(self, config, act_fn):
         super().__init__()
@@ -219,7 +219,7 @@ def test_other_forms_fall_back_and_say_so(base, act_fn, options, reason, fused_c
     assert not fused_calls
     name = f"{base.__name__}Experts"
     assert [record.getMessage() for record in caplog.records] == [
-        f"moe_experts: {name} is not fused, because {reason}; it runs as grouped_mm of transformers"
+        f"moe_experts: {name} is not fused, because {reason}; it uses grouped_mm of transformers"
     ]
 
 
@@ -246,7 +246,7 @@ def test_pack():
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("name", ["qwen3_moe", "gpt_oss"])
 def test_quantize(name, bits):
-    """A rounded model gives what the original gives with the weights that were kept."""
+    """A rounded model equals the original with the dequantized weights."""
     config = copy.deepcopy(CONFIGS[name])
     setattr(config, "intermediate_size" if name == "gpt_oss" else "moe_intermediate_size", 32)
     torch.manual_seed(0)
@@ -289,7 +289,7 @@ def test_a_quantized_model_is_saved_as_a_state_dict_only(tmp_path):
 
 def test_quantize_refuses_and_changes_nothing():
     config = copy.deepcopy(CONFIGS["qwen3_moe"])
-    config.hidden_size, config.moe_intermediate_size = 32, 48  # gate_up_proj could be rounded, down_proj not
+    config.hidden_size, config.moe_intermediate_size = 32, 48  # gate_up_proj can be rounded, down_proj cannot
     model = AutoModelForCausalLM.from_config(config).eval()
     before = model(IDS).logits
     with pytest.raises(
@@ -307,7 +307,7 @@ def test_quantize_refuses_and_changes_nothing():
     assert torch.equal(model(IDS).logits, before)
     turnout.compat.transformers.quantize(model, bits=8)
     rounded = model(IDS).logits
-    with pytest.raises(ValueError, match=r"gate_up_proj of \w+ has dtype torch.int8, .*rounded already"):
+    with pytest.raises(ValueError, match=r"gate_up_proj of \w+ has dtype torch.int8, .*already rounded"):
         turnout.compat.transformers.quantize(model, bits=8)
     assert torch.equal(model(IDS).logits, rounded)
     with pytest.raises(TypeError, match="model is of type Linear, expected a model of transformers"):

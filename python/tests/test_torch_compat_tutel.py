@@ -1,4 +1,4 @@
-"""Tutel's names: recorded losses, the layer's arguments, routing and what is refused."""
+"""Tutel's names: recorded losses, the layer's arguments, routing and errors."""
 
 import importlib
 import inspect
@@ -39,7 +39,7 @@ def layer(**options):
 
 
 def by_hand(layer, x, critical):
-    """The layer's result with plain torch, token by token."""
+    """Computes the layer's result with plain torch, token by token."""
     _, indices, locations, gates, capacity, _ = critical
     parts = layer.experts
     output = torch.zeros(len(x), parts.output_dim)
@@ -56,7 +56,7 @@ def by_hand(layer, x, critical):
 @pytest.mark.parametrize("activation", [None, functional.silu, functional.gelu, functional.elu])
 @pytest.mark.parametrize("biases", [True, False])
 def test_experts_in_one_call(activation, biases, monkeypatch):
-    """Without a gradient to record, 16-bit experts are one operator; its values between are float32."""
+    """Without a recorded gradient, 16-bit experts are one operator with float32 intermediate values."""
     mixture = moe.moe_layer(
         gate_type={"type": "top"},
         experts={**EXPERTS, "activation_fn": activation, "has_fc1_bias": biases, "has_fc2_bias": biases},
@@ -110,7 +110,7 @@ def test_state_dict():
         *("temperature", "sim_matrix", "cosine_projector.weight", "cosine_projector.bias"),
     }
     llama = layer(experts={**EXPERTS, "type": "llama_ffn"})
-    torch.manual_seed(2)  # that of the experts
+    torch.manual_seed(2)  # the seed of the experts
     for parameter in llama.experts.parameters():
         assert torch.equal(parameter, torch.empty(4 * 6 * 8).normal_(0, 0.01))
     assert {n: p.dim() for n, p in llama.experts.named_parameters()} == {"W_fc1": 1, "W_fc2": 1, "W_fc3": 1}
@@ -119,11 +119,11 @@ def test_state_dict():
 
 def test_loading(caplog):
     mixture, state = layer(), layer().state_dict()
-    state["experts.batched_fc1_bias"] = torch.arange(24.0)  # the same numbers in another shape
+    state["experts.batched_fc1_bias"] = torch.arange(24.0)  # the same values in another shape
     del state["experts.batched_fc2_bias"]
     mixture.load_state_dict(state)
     assert mixture.experts.batched_fc1_bias[1, 0] == 6 and not mixture.experts.batched_fc2_bias.any()
-    assert "experts.batched_fc2_bias is missing" in caplog.text
+    assert "the state has no experts.batched_fc2_bias" in caplog.text
     state["_num_global_experts"] = torch.tensor(5)
     with pytest.raises(ValueError, match="_num_global_experts of the state is 5, expected 4"):
         mixture.load_state_dict(state)
@@ -222,8 +222,8 @@ def test_custom_gate_and_experts():
             "num_experts_per_device is -2, expected 1 or more",
         ),
         ({"parallel_type": "some"}, "parallel_type is 'some'"),
-        ({"speed": 1}, "speed is no argument of it"),
-        ({"global_aux": True, "is_gshard_loss": False}, "global_aux is True beside is_gshard_loss=False"),
+        ({"speed": 1}, "speed is not an argument"),
+        ({"global_aux": True, "is_gshard_loss": False}, "global_aux is True and is_gshard_loss is False"),
     ],
 )
 def test_refused(options, message):
@@ -232,7 +232,7 @@ def test_refused(options, message):
 
 
 def test_accepted():
-    with pytest.warns(UserWarning, match="pad_samples is not used"):
+    with pytest.warns(UserWarning, match="pad_samples is ignored"):
         mixture = layer(pad_samples=True, use_2dh=True, parallel_type="data", batch_prioritized_routing=True)
     mixture(torch.randn(9, 8), megablocks_size=1, adaptive_r=1, a2a_ffn_overlap_degree=3)
     assert mixture.a2a_ffn_overlap_degree == 3
@@ -251,7 +251,7 @@ def test_critical():
     critical, loss = moe.top_k_routing(scores, 2, capacity_factor=1.0)
     experts, indices, locations, gates, capacity, counts = critical
     assert (experts, capacity) == (3, 2)
-    assert [i.tolist() for i in indices] == [[0, 0, 2], [1, 1, 1]]  # of equal scores the smaller expert first
+    assert [i.tolist() for i in indices] == [[0, 0, 2], [1, 1, 1]]  # ties: smaller expert first
     assert [i.tolist() for i in locations] == [[0, 1, 0], [0, 1, 2]]
     assert all(i.dtype == torch.int32 for i in indices + locations)
     torch.testing.assert_close(gates[0] + gates[1], torch.ones(3))
@@ -266,7 +266,7 @@ def test_critical():
 
 
 @pytest.mark.parametrize("factor", [0.0, -1.0, 1.0])
-def test_counts_are_true_with_priorities(factor):
+def test_counts_are_exact_with_priorities(factor):
     scores = torch.rand(10, 4, generator=torch.Generator().manual_seed(1)).softmax(1)
     plain = moe.extract_critical(scores, 2, capacity_factor=factor)[0]
     ranked = moe.extract_critical(scores, 2, capacity_factor=factor, batch_prioritized_routing=True)[0]
@@ -288,7 +288,7 @@ def test_encode_and_decode(is_postscore):
     dispatcher.update(critical[1], critical[2], critical[3], capacity=None, is_postscore=is_postscore)
     assert torch.equal(dispatcher.encode(data), encoded.flatten(0, 1))
     output = dispatcher.decode(dispatcher.encode(data))
-    # A routing that comes later does not change the gradient.
+    # A later routing does not change the gradient.
     dispatcher.update([i * 0 - 1 for i in critical[1]], critical[2], critical[3])
     output.sum().backward()
     torch.testing.assert_close(data.grad, torch.ones_like(data))
@@ -340,7 +340,7 @@ def test_one_process(tmp_path, capsys, monkeypatch):
 
 
 def test_optimizer_of_one_process():
-    """The same steps as the optimizer that it wraps."""
+    """Takes the same steps as the optimizer that it wraps."""
     models, x = [layer(), layer()], torch.randn(9, 8)
     plain = torch.optim.SGD(models[0].parameters(), lr=0.1, momentum=0.9)
     wrapped = net.TutelDistributedOptimizer(models[1].parameters())

@@ -27,13 +27,13 @@ def tensors(rng, points=60, channels=5, dims=3, dtype=torch.float32, index=torch
 
 
 def distinct(rng, points=40, channels=3):
-    """Features without ties, which a maximum has no derivative at."""
+    """Draws features without ties, at which a maximum has no derivative."""
     feats = torch.from_numpy(rng.permutation(points * channels).reshape(points, channels) / 7.0)
     return feats.requires_grad_(), torch.from_numpy(coordinates(rng, points, 2))
 
 
 def in_torch(feats, coors, reduce_type):
-    """voxel_feats and voxel_coors by torch's own functions."""
+    """Computes voxel_feats and voxel_coors with torch's functions."""
     is_valid = (coors >= 0).all(dim=1)
     rows, inverse = torch.unique(coors[is_valid], dim=0, return_inverse=True)
     start = feats.new_full((len(rows), feats.shape[1]), -torch.inf if reduce_type == "max" else 0)
@@ -109,7 +109,7 @@ def test_strided_tensors(rng, reduce_type):
     expected = dynamic_scatter(feats, coors, reduce_type)
     actual = dynamic_scatter(*strided, reduce_type)
     assert all(torch.equal(a, b) for a, b in zip(actual, expected, strict=True))
-    # Upstream gradients of one number for all, and of another order.
+    # Upstream gradients with stride 0, and in another order.
     for loss in (lambda x: x.sum(), lambda x: (x.T * torch.arange(len(x))).sum()):
         grads = [
             torch.autograd.grad(loss(r[0]), f, retain_graph=True)[0]
@@ -189,7 +189,7 @@ def test_gradcheck(rng, reduce_type):
 
 @pytest.mark.parametrize("reduce_type", REDUCTIONS)
 def test_second_derivative_of_the_gradient_alone(rng, reduce_type):
-    """Also where a voxel has no points, and counts are not how many there are."""
+    """Also if a voxel has no points and counts differ from the actual numbers."""
     index = torch.tensor([3, 0, -1, 3, 0, 3])
     count = torch.tensor([2, 1, 9, 5])
     grad = torch.from_numpy(rng.standard_normal((4, 3))).requires_grad_()
@@ -202,7 +202,7 @@ def test_second_derivative_of_the_gradient_alone(rng, reduce_type):
 
 
 def test_loss_of_a_gradient(rng):
-    """A penalty on the gradient, as some losses have it."""
+    """A penalty on the gradient, as in some losses."""
     feats, coors = distinct(rng)
     results = []
     for function in (dynamic_scatter, in_torch):
@@ -272,7 +272,7 @@ def test_no_point_is_in_a_voxel(rng, reduce_type):
 # -- compilation -------------------------------------------------------------------------------------------
 
 
-# aot_eager traces as inductor does, without g++: seconds instead of half a minute.
+# aot_eager traces like inductor but does not run g++: seconds instead of half a minute.
 @pytest.mark.parametrize(("reduce_type", "backend"), [("mean", "inductor"), ("max", "aot_eager")])
 def test_compile(rng, reduce_type, backend):
     def function(feats, coors):
@@ -282,7 +282,7 @@ def test_compile(rng, reduce_type, backend):
     torch.compiler.reset()
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
         compiled = torch.compile(function, fullgraph=True, backend=backend)
-        for _ in range(3):  # the same points, other voxels
+        for _ in range(3):  # the same number of points, different voxels
             arguments = tensors(rng, requires_grad=True)
             results = [f(*arguments) for f in (function, compiled)]
             for a, b in zip(*results, strict=True):

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.torch
 
 
 def test_one_process():
-    """Without torch.distributed this process has all experts."""
+    """Without torch.distributed, this process has all experts."""
     tokens, indices, gates = program.problem("uneven")
     parameter = program.weights()
     output = turnout.torch.expert_parallel(
@@ -29,7 +29,7 @@ def test_one_process():
 
 @pytest.mark.parametrize("world", [2, 4])
 def test_several_processes_give_the_same(world):
-    """The last step is one whose processes have rows of different widths."""
+    """In the last step, the processes have rows of different widths."""
     outputs = processes.run_well(world, "expert_parallel_program", "same_as_alone_then_another_width")
     assert outputs == ["same\nnamed\n"] * world
 
@@ -42,7 +42,7 @@ def test_a_missing_rank_is_named(failure):
 
 def test_messages():
     tokens, indices, gates = program.problem("uneven")
-    with pytest.raises(ValueError, match=r"expert_parallel: indices has values outside of 0 \.\. 2"):
+    with pytest.raises(ValueError, match=r"expert_parallel: indices has values outside 0 \.\. 2"):
         turnout.torch.expert_parallel(tokens, indices, gates, None, 3)
     with pytest.raises(
         ValueError, match=r"expert_parallel: experts returned shape \[1, 3\], expected \[48, "

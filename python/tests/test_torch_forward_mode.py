@@ -1,4 +1,4 @@
-"""Forward-mode differentiation, which no operator has: refused in one message, never dropped in silence."""
+"""Forward-mode differentiation, which no operator supports, raises an error and is never ignored."""
 
 import pytest
 import torch
@@ -8,12 +8,12 @@ from torch.autograd import forward_ad
 pytestmark = pytest.mark.torch
 
 OPS = torch.ops.turnout
-# Each operator that could have a derivative, with the argument that has the tangent.
+# Maps each operator that could have a derivative to the argument that gets the tangent.
 CALLED = {op: floating_arguments(op)[0] for op in CALLS if floating_arguments(op)}
 
 
 def call_of(op):
-    """The operator as a function of the argument that has the tangent, and a value of that argument."""
+    """Returns the operator as a function of the argument with the tangent, and a value for it."""
     argument = CALLED[op]
 
     def function(x):
@@ -47,7 +47,7 @@ DIFFERENTIATIONS = {
 
 
 def test_most_operators_are_here():
-    """Results of the others are integers."""
+    """The results of the others are integers."""
     assert set(CALLS) - set(CALLED) == {
         "get_indice_pairs",
         "indice_convolution_index",
@@ -71,7 +71,7 @@ def test_tangents_are_not_dropped(name, how):
 
 
 @pytest.mark.parametrize("name", CALLED)
-def test_what_has_no_tangent_is_no_matter(name):
+def test_calls_without_tangents_succeed(name):
     function, x = call_of(name)
     expected = function(x)
     assert torch.equal(dual_level(lambda _: function(x), x), expected)

@@ -18,13 +18,13 @@ PX, PY = (
     torch.zeros(2, 4, 4).double(),
 )
 ROWS = torch.arange(12.0).double().reshape(4, 3)
-SITES = torch.tensor([[0, 0], [0, 1], [0, 5], [2, 3]], dtype=torch.int32)  # batch, x; batch 1 has none
+SITES = torch.tensor([[0, 0], [0, 1], [0, 5], [2, 3]], dtype=torch.int32)  # batch, x; batch 1 has no sites
 OUT_SITES, PAIRS, NUM = turnout.torch.get_indice_pairs(SITES, 3, [6], 3, 2, 1)
 TIES = torch.tensor([[1.0, 2.0], [1.0, -2.0], [3.0, 0.5], [0.0, -4.0]]).double()
 LOGITS = torch.randn(2, 4, 4, 6, generator=torch.Generator().manual_seed(2)).double()
 TEXT, KEPT = torch.ones(2, 3).long(), torch.arange(4).repeat(2, 4, 1)
 
-# Functions of one tensor. The first ones have derivatives of every order, the others one.
+# Functions of one tensor. Those in SMOOTH have derivatives of every order, the others one.
 SMOOTH = {
     "moe_re_routing": (ROWS, lambda x: turnout.torch.moe_re_routing(x, COUNT, per_token_scales=x[:, 0])[0]),
     "scales": (ROWS, lambda x: turnout.torch.moe_re_routing(x, COUNT, per_token_scales=x[:, 0])[1]),
@@ -84,8 +84,8 @@ def test_grad(name):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_grad_inside_of_autograd(name):
-    """The weight is a leaf of autograd, the tokens an argument of torch.func."""
+def test_grad_inside_autograd(name):
+    """The weight is an autograd leaf; the tokens are an argument of torch.func."""
     x, function = ALL[name]
     weight = torch.full_like(x, 2, requires_grad=True)
     inner = torch.func.grad(lambda y: function(y).sum())(x)
@@ -112,12 +112,12 @@ def test_grad_of_grad(name):
 @pytest.mark.parametrize("name", ONCE)
 def test_a_second_derivative_is_refused(name):
     x, function = ONCE[name]
-    with pytest.raises(NotImplementedError, match=r"_backward: a derivative of the gradients"):
+    with pytest.raises(NotImplementedError, match=r"_backward: a second derivative was requested"):
         torch.func.grad(lambda y: torch.func.grad(loss_of(function))(y).sum())(x)
 
 
 @pytest.mark.parametrize("name", ALL)
-@pytest.mark.filterwarnings("error")  # torch's own loop warns that it is slow
+@pytest.mark.filterwarnings("error")  # torch's fallback loop warns that it is slow
 def test_vmap(name):
     x, function = ALL[name]
     several = torch.stack([x, x * 0.5, -x])
@@ -131,7 +131,7 @@ def test_vmap(name):
 
 
 @pytest.mark.filterwarnings("error")
-def test_vmap_of_what_has_no_gradient():
+def test_vmap_without_gradients():
     points, size, ends = ROWS.float(), [2.0] * 3, [0.0] * 3 + [16.0] * 3
     several = torch.stack([points, points + 1])
     coors = torch.func.vmap(lambda p: turnout.torch.voxelize(p, size, ends))(several)
@@ -149,7 +149,7 @@ def test_vmap_of_what_has_no_gradient():
     assert pairs.shape == (2, 3, 2, 2)
 
 
-def test_vmap_refuses_what_has_no_common_shape():
+def test_vmap_rejects_results_of_different_shapes():
     coors = torch.tensor([[[0], [0]], [[0], [1]]])
     with pytest.raises(ValueError) as caught:
         torch.func.vmap(lambda c: dynamic_scatter(torch.ones(2, 3), c)[0])(coors)

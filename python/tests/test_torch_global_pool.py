@@ -26,7 +26,7 @@ def test_gradients(rng):
     assert torch.autograd.gradcheck(largest, inputs) and torch.autograd.gradgradcheck(largest, inputs)
 
 
-def test_every_equal_input_gets_the_gradient():
+def test_all_equal_inputs_get_the_gradient():
     features = torch.tensor([[3.0], [2.0], [3.0]], requires_grad=True)
     indices = torch.zeros(3, 4, dtype=torch.int32)
     turnout.torch.global_max_pool(features, indices, 2).sum().backward()

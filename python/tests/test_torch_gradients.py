@@ -1,4 +1,4 @@
-"""Every gradient runs: the graph of each operator that has one is followed back to its arguments."""
+"""Every gradient runs: backward through each operator that has a gradient, to all its arguments."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def test_gradients_have_the_shapes_of_arguments(op):
     inputs = [arguments[name] for name in floating_arguments(op)]
     try:
         grads = torch.autograd.grad([x.sum() for x in followed], inputs, allow_unused=True)
-    except (NotImplementedError, RuntimeError) as error:  # an argument or a gradient that has none
+    except (NotImplementedError, RuntimeError) as error:  # no gradient, or no second gradient
         assert str(error).startswith(f"{op}: ")
         return
     assert any(grad is not None for grad in grads)

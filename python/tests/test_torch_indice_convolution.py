@@ -17,7 +17,6 @@ OPS = torch.ops.turnout
 
 
 def scene(rng, rows=40, space=SPACE, **options):
-    """Sites, output sites and pairs as tensors."""
     indices = torch.from_numpy(distinct_sites(rng, rows, 2, space))
     return indices, *turnout.get_indice_pairs(indices, 2, space, **options)
 
@@ -27,7 +26,7 @@ def values(rng, *shape, dtype=torch.float64, grad=True):
 
 
 def dense(indices, features, space):
-    """Features at their sites of a dense [batch, channels, ..] tensor; 0 elsewhere."""
+    """Returns a dense [batch, channels, ..] tensor with the features at their sites and 0 elsewhere."""
     grid = features.new_zeros((2, *space, features.shape[1]))
     grid = grid.index_put(tuple(indices.long().T), features)
     return grid.permute(0, 4, 1, 2, 3)
@@ -81,7 +80,7 @@ def test_gradcheck(rng, options, inverse):
     assert torch.autograd.gradgradcheck(convolve, inputs)
 
 
-def test_only_the_gradients_that_are_wanted(rng):
+def test_only_requested_gradients(rng):
     indices, out_indices, pairs, num = scene(rng, **MODES[1])
     features, filters = values(rng, len(indices), 4, grad=False), values(rng, 27, 4, 4)
     out = turnout.torch.indice_convolution(features, filters, pairs, num, len(out_indices))
@@ -152,7 +151,7 @@ def test_max_pool_derivatives_of_ties_and_without_outputs():
     weight = torch.ones_like(out, requires_grad=True)
     (grad,) = torch.autograd.grad(out, features, weight, create_graph=True)
     (grad * torch.tensor([[1.0], [10.0], [100.0]])).sum().backward()
-    assert weight.grad.tolist() == [[11.0], [100.0]]  # both equal inputs have the gradient of the first
+    assert weight.grad.tolist() == [[11.0], [100.0]]  # both equal inputs get the gradient of the first
     missed, none = turnout.torch.get_indice_pairs(indices[1:2], 1, [6], 1, 4)[::2]
     out = turnout.torch.indice_max_pool(features[1:2], torch.full((1, 2, 1), -1).int(), none, len(missed))
     (grad,) = torch.autograd.grad(out.sum(), features, create_graph=True)
@@ -205,7 +204,7 @@ def test_no_rows_and_no_pairs(rng):
     assert out.shape == (0, 6)
     out.sum().backward()
     assert features.grad.shape == (0, 4)
-    # Zero, and not missing: a process of several that has no rows must have gradients, too.
+    # Zero, not missing: in distributed training, a process without rows must have gradients, too.
     assert (filters.grad == 0).all() and (bias.grad == 0).all()
     out = turnout.torch.indice_convolution(features, filters, pairs, num, 3, bias=bias)
     assert torch.equal(out, bias.expand(3, 6))

@@ -13,7 +13,6 @@ OPS = torch.ops.turnout
 
 
 def indexes(pairs, num, rows, out_rows, inverse=False, subm=False):
-    """Of the convolution and of its gradient."""
     module = turnout if isinstance(pairs, np.ndarray) else turnout.torch
     forward = module.indice_convolution_index(pairs, num, rows, out_rows, inverse=inverse, subm=subm)
     backward = module.indice_convolution_index(pairs, num, out_rows, rows, inverse=not inverse, subm=subm)
@@ -104,7 +103,7 @@ def test_gradients_of_any_order(rng):
 
 
 def test_gradients_use_the_index(rng):
-    """One that is not right is refused by the gradient, which therefore has read it."""
+    """The gradient rejects a wrong index, which shows that it uses the index."""
     indices, out_indices, pairs, num = scene(rng, **MODES[1])
     features, filters = values(rng, len(indices), 4), values(rng, 27, 4, 4)
     index, grad_index = indexes(pairs, num, len(indices), len(out_indices))

@@ -13,21 +13,21 @@ import turnout.torch
 pytestmark = pytest.mark.torch
 
 HEADERS = Path(turnout.__file__).parent / "include/turnout"
-# Public functions that differ from their operator on purpose.
+# Public functions that intentionally differ from their operator.
 DIFFERENT = {
-    # Without limits it is this operator, with them voxelize_hard.
+    # With limits it calls voxelize_hard instead of this operator.
     "voxelize": {"max_points", "max_voxels", "return_map"},
-    # The dimension that the index is for.
+    # The dimension that is reduced.
     **{f"scatter_{name}": {"dim"} for name in ("sum", "mean", "max")},
-    # Weights that are stored [experts, depth, rows].
+    # Weights stored as [experts, depth, rows].
     "moe_experts": {"transposed"},
-    # The names of other packages for what it does anyway.
+    # Other packages' argument, which has no effect here.
     "moe_token_permute": {"padded_mode"},
     "sort_chunks_by_idxs": {"fused"},
-    # NumPy arrays may be written in place.
+    # NumPy arrays may be modified in place.
     "mutual_information_backward": {"overwrite_ans_grad"},
 }
-# Arguments that every function of a binding has.
+# Arguments that all functions of a binding have.
 COMMON = {"out"}
 
 
@@ -62,7 +62,6 @@ def test_python_has_the_arguments_of_the_schema(module, op):
 
 
 def prototypes():
-    """The parameters of each C++ function, by its name."""
     found = {}
     for path in HEADERS.glob("*.h"):
         text = re.sub(r"//.*", "", path.read_text())
@@ -72,7 +71,7 @@ def prototypes():
 
 
 def test_cpp_has_the_tensors_of_the_schema_in_its_order():
-    """Inputs come first, in one order; scalars may be members of one struct."""
+    """Inputs are first, in schema order; scalars may be members of a struct."""
     functions = prototypes()
     for op, row in ROWS.items():
         if op == "indice_convolution_index":  # in C++ the constructor of a class
@@ -82,7 +81,7 @@ def test_cpp_has_the_tensors_of_the_schema_in_its_order():
         found = functions[op]
         assert found[-1] == "caller", op
         assert set(tensors + results) <= set(found), op
-        # An optional tensor has its place among the others in C++, and comes last where it has a default.
+        # In C++ an optional tensor keeps its position; in the schema it is last if it has a default.
         required = [one.name for one in schema_of(op) if one.name in tensors and not one.has_default_value()]
         assert [name for name in found if name in required] == required, op
         assert [name for name in found if name in results] == results, op

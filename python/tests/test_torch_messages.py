@@ -1,4 +1,4 @@
-"""Errors name the function that was called and its arguments, and nodes of autograd their operators."""
+"""Errors name the called function and its arguments; autograd nodes have the names of their operators."""
 
 import numpy as np
 import pytest
@@ -90,7 +90,7 @@ MESSAGES = [
     ),
     (
         lambda: mmcv.Voxelization(SIZE, RANGE, 3, 2e4),
-        "Voxelization: max_voxels is of type float, expected an integer, or 2: for training and for all else",
+        "Voxelization: max_voxels is of type float, expected an integer, or 2: for training and evaluation",
     ),
     (
         lambda: mmcv.Voxelization(SIZE, RANGE, 3, (10, 2e4)),
@@ -118,8 +118,8 @@ def test_the_function_that_was_called(function, message):
     assert "\n" not in str(caught.value)
 
 
-# Each function, with a call that succeeds; every tensor in turn becomes something else. Functions that are
-# operators have the call of the registry.
+# Each function, with a call that succeeds; each tensor in turn is replaced by something else. Operators use
+# the call of the registry.
 FUNCTIONS = {
     **{getattr(turnout.torch, op): call for op, call in CALLS.items() if hasattr(turnout.torch, op)},
     turnout.torch.moe_token_unpermute: {
@@ -142,7 +142,7 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_what_is_no_tensor(function):
+def test_non_tensor_arguments(function):
     arguments = FUNCTIONS[function]
     function(**arguments)
     for name, value in arguments.items():
@@ -156,7 +156,7 @@ def test_what_is_no_tensor(function):
             )
 
 
-def test_what_is_no_tensor_in_a_sequence():
+def test_non_tensors_in_a_sequence():
     with pytest.raises(TypeError) as caught:
         joint_mutual_information_recursion([PX, PX.numpy()], [PY, PY])
     assert str(caught.value) == (
@@ -169,7 +169,7 @@ def test_what_is_no_tensor_in_a_sequence():
 @pytest.mark.parametrize(
     "layer", [turnout.torch.nn.SubMConv(1, 2, 2, 3), turnout.torch.nn.SparseMaxPool(1, 2)]
 )
-def test_what_is_no_sparse_tensor(layer):
+def test_non_sparse_inputs(layer):
     for other in (torch.ones(3, 2), np.ones((3, 2), np.float32)):
         with pytest.raises(TypeError) as caught:
             layer(other)

@@ -1,4 +1,4 @@
-"""Dispatch, combine and permutes as torch operators: definitions, gradients, tracing."""
+"""Dispatch, combine and permute functions as torch operators: definitions, gradients, tracing."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ SAMPLES, HIDDEN, EXPERTS, CAPACITY = 7, 3, 4, 5
 
 
 def routing(rng, choices=2, samples=SAMPLES):
-    """Experts and slots as a layer makes them: no two choices share a row, some are dropped."""
+    """Draws experts and slots like a layer's: no two choices share a row, and some are dropped."""
     shape = samples if choices is None else (samples, choices)
     indices = torch.from_numpy(rng.integers(-1, EXPERTS + 1, shape))
     return indices, turnout.torch.moe_locations(indices, EXPERTS)[0]
@@ -82,7 +82,7 @@ def test_padded_permute(rng):
     for position, token in enumerate(indices.flatten()):
         expected[token] += probs.flatten()[position] * permuted[position]
     torch.testing.assert_close(output, expected)
-    with pytest.raises(ValueError, match="moe_token_unpermute: restore_shape is missing"):
+    with pytest.raises(ValueError, match="moe_token_unpermute: restore_shape is None"):
         turnout.torch.moe_token_unpermute(permuted, kept, probs, True)
 
 
@@ -183,7 +183,7 @@ def test_gates_keep_their_dtype(rng, dtype):
 
 
 def test_one_read_and_two_calls_agree(rng):
-    """The fused gradients and those of a graph that is differentiated again have the same bits."""
+    """The fused gradients and those of a twice-differentiated graph have the same bits."""
     indices, locations = routing(rng)
     tokens, gates = floats(rng, SAMPLES, HIDDEN), floats(rng, SAMPLES, 2)
     for inputs, function in (
@@ -314,7 +314,7 @@ def test_messages(rng):
         ),
         (
             lambda: turnout.torch.moe_token_unpermute(tokens, indices, torch.ones(3, 4)),
-            r"moe_token_unpermute: sorted_indices has 14 elements, expected those of probs of shape \[3, 4\]",
+            r"moe_token_unpermute: sorted_indices has 14 elements, expected 12 as probs has shape \[3, 4\]",
         ),
         (
             lambda: turnout.torch.moe_token_unpermute(tokens.int(), indices[:, 0]),

@@ -16,7 +16,7 @@ T, K, E, H, INNER = 7, 2, 3, 6, 5
 
 
 def block(dtype=torch.float64, gated=True):
-    """Arguments of moe_experts, its biases included; some ids name no expert."""
+    """Returns arguments of moe_experts including biases; some ids are not experts."""
     torch.manual_seed(0)
     rows = 2 * INNER if gated else INNER
     shapes = [(T, K), (E, rows, H), (E, H, INNER), (E, rows), (E, H)]
@@ -69,7 +69,7 @@ def test_gradients_of_the_fused_operator(activation, dtypes):
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_quantized(bits, dtype):
-    """The result and the gradients of the weights that the bits stand for; weights and scales have none."""
+    """Results and gradients equal those of the dequantized weights; weights and scales have no gradient."""
     torch.manual_seed(0)
     x, ids, gates = torch.randn(T, 64).to(dtype), torch.randint(-1, E + 1, (T, K)), torch.rand(T, K)
     weights = [torch.randn(E, 64, 64) / 8, torch.randn(E, 64, 32) / 6]
@@ -111,14 +111,14 @@ def test_grouped_experts():
     torch.testing.assert_close(found, y)
     y.sum().backward()
     assert not w13.grad[1].any()
-    with pytest.raises(ValueError, match=r"^grouped_experts: counts add up to 6, expected 7, rows"):
+    with pytest.raises(ValueError, match=r"^grouped_experts: counts sum to 6, expected 7, the number"):
         turnout.torch.grouped_experts(x, counts - torch.tensor([1, 0, 0]), w13=w13, w2=w2)
-    with pytest.raises(ValueError, match=r"^grouped_experts: counts has the shape \[2\], expected \[3\]"):
+    with pytest.raises(ValueError, match=r"^grouped_experts: counts has shape \[2\], expected \[3\]"):
         turnout.torch.grouped_experts(x, counts[:2], w13=w13, w2=w2)
 
 
 def test_gates_that_depend_on_the_tokens():
-    """The gradient of the tokens has two ways, and each counts once."""
+    """The gradient of the tokens has two paths, and each counts once."""
     x, ids, _, w13, w2, *_ = block()
     results = []
     for dtype in (torch.float32, torch.float64):

@@ -1,4 +1,4 @@
-"""moe_layer on two and four processes: results of one, beside DistributedDataParallel, FSDP2 and ZeRO."""
+"""moe_layer on two and four processes equals one process, also with DistributedDataParallel and FSDP2."""
 
 import processes
 import pytest
@@ -8,7 +8,7 @@ pytestmark = pytest.mark.torch
 
 @pytest.mark.parametrize("world", [2, 4])
 def test_processes_give_what_one_gives(world):
-    """See moe_layer_program.py for what is compared; one of the processes has no tokens."""
+    """moe_layer_program.py defines the comparisons; one of the processes has no tokens."""
     assert processes.run_well(world, "moe_layer_program", "everything") == ["same\n"] * world
 
 

@@ -1,4 +1,4 @@
-"""mutual_information for PyTorch: operators, the recursions of k2, gradients, compilation."""
+"""mutual_information for PyTorch: operators, k2's recursions, gradients, compilation."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ FORWARD = torch.ops.turnout.mutual_information_forward.default
 BACKWARD = torch.ops.turnout.mutual_information_backward.default
 BOTH = torch.ops.turnout.mutual_information_forward_backward.default
 SHAPE = 4, 5, 7
-SECOND = "mutual_information_backward: a derivative of the gradients was asked for, but there is none"
+SECOND = "mutual_information_backward: a second derivative was requested, but this operator can be"
 
 
 def tensors(rng, shape=SHAPE, mode="regular", dtype=torch.float32, requires_grad=False):
@@ -87,7 +87,7 @@ def test_strided_tensors(rng):
     actual = mutual_information_recursion(*strided, return_grad=True)
     assert torch.equal(actual[0], expected[0])
     assert all(torch.equal(a, b) for a, b in zip(actual[1], expected[1], strict=True))
-    # An upstream gradient that is one number, repeated.
+    # An upstream gradient with stride 0.
     px.requires_grad_()
     (grad,) = torch.autograd.grad(FORWARD(px, py, box)[1].sum(), px)
     torch.testing.assert_close(grad, expected[1][0])
@@ -179,7 +179,7 @@ def test_gradcheck(rng, mode, with_boundary):
 def test_empty_shapes(rng, shape):
     px, py = tensors(rng, shape, dtype=torch.float64, requires_grad=True)
     scores = mutual_information_recursion(px, py)
-    wanted = torch.zeros(shape[0], dtype=torch.float64) + px.sum((1, 2)) + py.sum((1, 2))  # one way alone
+    wanted = torch.zeros(shape[0], dtype=torch.float64) + px.sum((1, 2)) + py.sum((1, 2))  # only one path
     torch.testing.assert_close(scores, wanted)
     scores.sum().backward()
     torch.testing.assert_close(px.grad, torch.ones_like(px))
@@ -197,7 +197,7 @@ def test_upstream_gradient(rng, dtype):
         assert torch.equal(x.grad, (grad.float() * weight[:, None, None]).to(dtype))
 
 
-def test_only_what_is_asked_for(rng):
+def test_only_requested_gradients(rng):
     px, py = tensors(rng)
     mutual_information_recursion(px, py.requires_grad_()).sum().backward()
     assert px.grad is None
@@ -226,7 +226,7 @@ def test_gradient_twice_by_retain_graph(rng):
     ],
 )
 def test_second_derivative_is_refused(rng, function):
-    """Also where the upstream gradient is constant: the part through the lattice is not dropped."""
+    """Also for a constant upstream gradient: the part through the lattice must not be ignored."""
     px, py = tensors(rng, dtype=torch.float64, requires_grad=True)
     for loss in (lambda s: s.sum(), lambda s: (s**2).sum()):
         (grad,) = torch.autograd.grad(loss(function(px, py)), px, create_graph=True)
@@ -235,7 +235,7 @@ def test_second_derivative_is_refused(rng, function):
 
 
 def test_pruned_training_step(rng):
-    """Bands of -inf, as pruned losses make them: no NaN, and the flow is whole."""
+    """With bands of -inf, as in pruned losses, there is no NaN and the total flow is 1."""
     px, py = steps(rng, 3, 20, 60)
     prune(px, py, 6)
     px[:, :, -1] = -np.inf
@@ -263,7 +263,7 @@ def test_joint(rng, count, mode):
     assert scores.shape == (count, 4)
     whole, (px_grad, py_grad) = mutual_information_recursion(sum(px), sum(py), box, return_grad=True)
     torch.testing.assert_close(scores.sum(0), whole)
-    for i in range(1, count):  # the first has the rest
+    for i in range(1, count):  # the first gets the rest
         share = (px[i] * px_grad).sum((1, 2)) + (py[i] * py_grad).sum((1, 2))
         torch.testing.assert_close(scores[i], share)
     grads = torch.autograd.grad(scores.sum(), [*px, *py])
@@ -298,9 +298,9 @@ def test_joint_with_forbidden_steps(rng):
 
 def test_joint_refusals(rng):
     px, py = joint_inputs(rng, 2)
-    with pytest.raises(ValueError, match="px has 2 tensors and py has 1, expected as many, and at least one"):
+    with pytest.raises(ValueError, match="px has 2 tensors and py has 1, expected the same number, 1 or"):
         joint_mutual_information_recursion(px, py[:1])
-    with pytest.raises(ValueError, match="px has 0 tensors and py has 0, expected as many"):
+    with pytest.raises(ValueError, match="px has 0 tensors and py has 0, expected the same number"):
         joint_mutual_information_recursion([], [])
     with pytest.raises(ValueError, match=r"py\[1\] has shape \[1, 6, 7\], expected \[4, 6, 7\] as py\[0\]"):
         joint_mutual_information_recursion(px, [py[0], py[1][:1]])
@@ -315,7 +315,7 @@ def with_joint(px, py, box):
     return scores * torch.arange(1, 1 + len(scores)) + joint[1]
 
 
-# aot_eager traces as inductor does, without g++: seconds instead of half a minute.
+# aot_eager traces like inductor but does not run g++: seconds instead of half a minute.
 @pytest.mark.parametrize(
     ("function", "options"),
     [
@@ -325,7 +325,7 @@ def with_joint(px, py, box):
     ],
 )
 def test_compile(rng, function, options):
-    torch.compiler.reset()  # the cases share one limit of recompilations
+    torch.compiler.reset()  # the cases share a recompilation limit
     compiled = torch.compile(function, fullgraph=True, **options)
     for shape in (SHAPE, (7, 8, 9)) if options["dynamic"] else (SHAPE,):
         arguments = *tensors(rng, shape, requires_grad=True), boxes(rng, shape)

@@ -1,4 +1,4 @@
-"""turnout.torch.nn: layers and networks against dense ones of torch; ranks, layouts, dtypes, no rows."""
+"""turnout.torch.nn: layers and networks against torch's dense ones; ranks, layouts, dtypes, no rows."""
 
 import itertools
 import pickle
@@ -18,7 +18,7 @@ SPACE = (5, 6, 7)
 
 
 def assert_like_dense(x, out, module, **tolerance):
-    """That the output has the active sites of a dense run, and their values."""
+    """Checks that the output has the active sites and values of a dense run."""
     dense = Dense.of(x).run(module)
     assert list(out.spatial_shape) == list(dense.grid.shape[2:])
     order = np.lexsort(out.indices.numpy().T[::-1])
@@ -51,11 +51,11 @@ def test_a_layer_equals_a_dense_convolution(rng, layer):
 
 @pytest.mark.parametrize("training", [False, True])
 def test_an_encoder_equals_a_dense_one(rng, training):
-    """The same network of torch.nn.functional.conv3d, in training with the gradients of all parameters."""
+    """Compares with a network of conv3d; in training, also the gradients of all parameters."""
     torch.manual_seed(0)
     network = plain_encoder().double()
     x = scene(rng)
-    network(x)  # moves the statistics of batch normalization away from 0 and 1
+    network(x)  # moves the batch normalization statistics away from 0 and 1
     network.train(training)
     out, dense = network(x), Dense.of(x).run(network)
     assert out.features.shape[0] == dense.features.shape[0] > 10
@@ -102,7 +102,7 @@ def test_inverse_goes_back_to_the_sites_of_the_named_layer(rng):
     low = down(x)
     out = up(low)
     assert torch.equal(out.indices, x.indices) and out.spatial_shape == list(SPACE)
-    # The kernel is not flipped: this is the gradient of the convolution for weights [k..., out, in].
+    # The kernel is not flipped: this equals the convolution's gradient for weights [k..., out, in].
     features = x.features.clone().requires_grad_()
     same = nn.SparseConv(3, 3, 4, 3, 2, 1, bias=False).double()
     same.weight.data = up.weight.data.transpose(-1, -2)
@@ -112,7 +112,7 @@ def test_inverse_goes_back_to_the_sites_of_the_named_layer(rng):
 
 @pytest.mark.parametrize("dims", [1, 2, 3, 4])
 def test_ranks(rng, dims):
-    """One of every class for each rank, and that the shape in Python is that of the operator."""
+    """Tests every class in each rank, and that the shape in Python equals the operator's."""
     space = (7, 6, 5, 4)[:dims]
     x = scene(rng, 4 * dims, space)
     down = nn.SparseConv(dims, 3, 4, 3, 2, 1, indice_key="down").double()
@@ -162,7 +162,7 @@ def test_pools_equal_dense_ones(rng):
     torch.testing.assert_close(out.features, mean.movedim(1, -1)[where])
 
 
-def test_pairs_of_a_pool_lead_back(rng):
+def test_an_inverse_layer_uses_the_pairs_of_a_pool(rng):
     x = scene(rng, 60, SPACE)
     out = nn.SparseMaxPool(3, 2, indice_key="pool")(x)
     assert torch.equal(nn.SparseInverseConv(3, 3, 2, 2, "pool").double()(out).indices, x.indices)
@@ -196,7 +196,7 @@ def test_dense(rng):
 
 
 def test_pickle(rng):
-    """A tensor goes with its named pairs, and without the cache."""
+    """A tensor is pickled with its named pairs but without the cache."""
     x = nn.SparseConv(3, 3, 4, 3, 2, indice_key="down").double()(scene(rng, 20, SPACE))
     x.features = x.features.detach()
     again = pickle.loads(pickle.dumps(x))
@@ -212,7 +212,7 @@ def test_pickle(rng):
 
 
 def test_no_rows(rng):
-    """Zero gradients and not missing ones, for which other processes would wait."""
+    """Gradients are zero, not missing, because other processes would wait for them."""
     modules = small_unet()
     x = scene(rng, 0, SPACE, dtype=torch.float32)
     out = modules(x)
@@ -234,12 +234,12 @@ def test_one_site(rng):
 
 
 def test_repeated_sites():
-    """Each row meets itself at the centre; elsewhere a neighbour meets the last row of its site."""
+    """At the centre each row pairs with itself; elsewhere a neighbour pairs with the last row of its site."""
     indices = torch.tensor([[0, 2], [0, 2], [0, 3]], dtype=torch.int32)
     layer = nn.SubMConv(1, 1, 1, 3, bias=False)
     layer.weight.data = torch.tensor([100.0, 1.0, 10.0]).view(3, 1, 1)
     x = nn.SparseTensor(torch.tensor([[1.0], [2.0], [3.0]]), indices, (5,), 1)
-    # Row 2 is right of both others: with offset 0 they reach it. It reaches the last row of site 2.
+    # Rows 0 and 1 both add to row 2, on their right. Row 2 adds only to row 1, the last row of its site.
     assert layer(x).features.flatten().tolist() == [1, 2 + 30, 3 + 100 + 200]
 
 
@@ -260,7 +260,7 @@ def test_autocast(rng):
     x = scene(rng, 60, SPACE, dtype=torch.float32)
     wanted = modules(x).features
     with torch.autocast("cpu", torch.bfloat16):
-        for layer in (modules[0], modules[3], modules[5]):  # the last one multiplies without pairs
+        for layer in (modules[0], modules[3], modules[5]):  # the last one is a product without pairs
             part = layer(x.with_features(torch.ones(60, layer.in_channels)))
             assert part.features.dtype == torch.bfloat16
         out = modules(x).features
@@ -307,7 +307,7 @@ def test_sequential(rng):
     grown.add(nn.SparseGlobalMaxPool())
     grown.add(torch.nn.Linear(4, 2).double())
     assert grown(x).shape == (2, 2)
-    assert x.features.shape == (20, 3)  # the input is as it was
+    assert x.features.shape == (20, 3)  # the input is unchanged
 
 
 def test_a_module_without_rows_is_left_out(rng):
@@ -332,17 +332,16 @@ def test_messages(rng):
         (lambda: nn.SparseConvolution(3, 3, 3, groups=2), "SparseConvolution: groups is 2, expected 1"),
         (
             lambda: nn.SparseInverseConv(3, 4, 3, 3, "up")(low),
-            "SparseInverseConv: indice_key is 'up', expected the name of an earlier layer's pairs; those "
-            "that are known: 'down'",
+            "SparseInverseConv: indice_key is 'up', expected the name of an earlier layer's pairs; known "
+            "names: 'down'",
         ),
         (
             lambda: nn.SparseInverseConv(3, 4, 3, 2, "down").double()(low),
-            "SparseInverseConv: this layer has kernel_size (2, 2, 2), expected (3, 3, 3), for which the "
-            "pairs named 'down' were built",
+            "SparseInverseConv: kernel_size is (2, 2, 2), expected (3, 3, 3), that of the pairs named 'down'",
         ),
         (
             lambda: nn.SubMConv(3, 4, 4, 3, indice_key="down").double()(low),
-            "SubMConv: this layer has subm True, expected False, for which the pairs named 'down' were built",
+            "SubMConv: subm is True, expected False, that of the pairs named 'down'",
         ),
         (lambda: nn.SubMConv(3, 3, 4, (3, 2, 3)), "SubMConv: kernel_size[1] is 2, expected an odd number"),
         (lambda: nn.SparseMaxPool(1, 2, subm=True), "SparseMaxPool: kernel_size[0] is 2, expected an odd"),

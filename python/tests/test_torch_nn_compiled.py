@@ -16,7 +16,7 @@ def run_encoder(modules, features, indices):
 
 
 def test_a_compiled_encoder_equals_eager(rng):
-    """In one graph, for several numbers of rows, with gradients; then a smaller network that is trained."""
+    """Traces one graph for several numbers of rows, with gradients; then trains a smaller network."""
     torch.manual_seed(0)
     modules = plain_encoder().double().eval()
     compiled = torch.compile(run_encoder, fullgraph=True, backend="aot_eager")
@@ -24,7 +24,7 @@ def test_a_compiled_encoder_equals_eager(rng):
     for rows in (150, 130):
         x = scene(rng, rows)
         for tensor in (x.features, x.indices):
-            torch._dynamo.mark_dynamic(tensor, 0)  # one graph for any number of rows, from the first on
+            torch._dynamo.mark_dynamic(tensor, 0)  # one graph for any number of rows from the start
         wanted, actual = (run(modules, x.features, x.indices) for run in (run_encoder, compiled))
         torch.testing.assert_close(actual, wanted, rtol=1e-12, atol=1e-12)
     grads = [torch.autograd.grad(out.square().sum(), parameters) for out in (wanted, actual)]
@@ -39,7 +39,7 @@ def test_a_compiled_encoder_equals_eager(rng):
 
 
 def test_inductor_and_too_few_rows():
-    """One message for a compiled network with a layer of fewer than two outputs, and for such an input."""
+    """A compiled network gives one message if a layer or the input has fewer than two rows."""
     modules = nn.SparseSequential(
         nn.SubMConv(1, 2, 2, 3),
         torch.nn.BatchNorm1d(2),

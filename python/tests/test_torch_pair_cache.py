@@ -1,4 +1,4 @@
-"""Pairs are built once for each geometry and each set of sites, and never for sites that have changed."""
+"""Pairs are built once for each geometry and set of sites, and are not reused for changed sites."""
 
 import gc
 import weakref
@@ -21,7 +21,7 @@ def test_encoder_of_centerpoint_builds_8_sets_of_pairs(rng, pairs_built):
     x = scene(rng, 150, ENCODER_SPACE)
     first = network(x).features
     assert len(pairs_built) == 8
-    again = network(x)  # the tensor still has them
+    again = network(x)  # the tensor still has its pairs
     assert len(pairs_built) == 8 and torch.equal(first, again.features)
     network(scene(rng, 150, ENCODER_SPACE))
     assert len(pairs_built) == 16
@@ -58,7 +58,7 @@ def test_changed_indices_are_noticed(rng, pairs_built, mode, change):
 
 
 def test_changed_outputs_do_not_reach_the_cache(rng, pairs_built):
-    """A model may scale the sites of its outputs in place; the next output has those of the layer."""
+    """A model may scale the sites of its outputs in place; the next output has the original sites."""
     down = nn.SparseConv(3, 3, 4, 3, 2, indice_key="down").double()
     up = nn.SparseInverseConv(3, 4, 3, 3, "down").double()
     x = scene(rng, 40, SPACE)
@@ -72,7 +72,7 @@ def test_changed_outputs_do_not_reach_the_cache(rng, pairs_built):
     assert torch.equal(up(down(x)).indices, sites)
 
 
-def test_what_makes_another_set_of_pairs(rng, pairs_built):
+def test_another_geometry_builds_new_pairs(rng, pairs_built):
     x = scene(rng, 40, SPACE)
     for count, layer in enumerate(
         (
@@ -90,8 +90,8 @@ def test_what_makes_another_set_of_pairs(rng, pairs_built):
         layer.double()(x)
         layer(x)
         assert len(pairs_built) == count
-    nn.SparseMaxPool(3, 3, 2)(x)  # that of a convolution
-    nn.SubMConv(3, 3, 7, 1).double()(x)  # needs none
+    nn.SparseMaxPool(3, 3, 2)(x)  # shares the pairs of a convolution
+    nn.SubMConv(3, 3, 7, 1).double()(x)  # needs no pairs
     assert len(pairs_built) == 8
     for change in ({"batch_size": 3}, {"spatial_shape": (6, 6, 7)}):
         for name, value in change.items():
@@ -129,14 +129,14 @@ def test_the_cache_lives_as_long_as_the_tensors(rng):
     assert cache() is None
 
 
-def test_a_name_is_a_promise(rng, pairs_built):
-    """Layers with one indice_key share pairs, also those that no cache would find."""
+def test_layers_with_one_indice_key_share_pairs(rng, pairs_built):
+    """Layers with the same indice_key share pairs, even those that a cache would not find."""
     x = scene(rng, 40, SPACE)
     layer = nn.SubMConv(3, 3, 3, 3, indice_key="subm").double()
     out = layer(x)
     assert "subm" not in x.indice_dict and "subm" in out.indice_dict
     layer(out)
     assert len(pairs_built) == 1
-    with pytest.raises(ValueError, match=r"a spatial shape of \(9, 9, 9\), expected \(5, 6, 7\)"):
+    with pytest.raises(ValueError, match=r"spatial_shape is \(9, 9, 9\), expected \(5, 6, 7\)"):
         out.spatial_shape = (9, 9, 9)
         layer(out)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.torch
 
 @pytest.mark.parametrize("processes", [2, 4])
 def test_distributed_data_parallel(processes, tmp_path):
-    """Gradients are those of one process; a process without sites takes part. See ddp_ranks.py."""
+    """Gradients equal those of one process; a process without sites takes part. See ddp_ranks.py."""
     program = Path(__file__).with_name("ddp_ranks.py")
     done = subprocess.run(
         [sys.executable, program, str(processes), tmp_path], capture_output=True, text=True, timeout=300
@@ -26,7 +26,7 @@ def test_distributed_data_parallel(processes, tmp_path):
 
 
 class Scans(torch.utils.data.Dataset):
-    """Each item is a sparse tensor that a layer has made, with named pairs."""
+    """Each item is a sparse tensor made by a layer, with named pairs."""
 
     def __len__(self):
         return 2

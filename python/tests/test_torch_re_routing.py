@@ -1,4 +1,4 @@
-"""moe_re_routing for PyTorch: torch in and out of ``import turnout``, operators, gradients, compilation."""
+"""moe_re_routing for PyTorch: tensors with ``import turnout``, operators, gradients, compilation."""
 
 import subprocess
 import sys
@@ -73,7 +73,7 @@ def test_out(rng):
     assert_like_definition(results, tokens, counts, scales)
 
 
-def test_kind_follows_what_a_result_is_made_from(rng):
+def test_result_kind_follows_its_source(rng):
     tokens, counts, _ = tensor_arguments(rng)
     kinds = [type(r) for r in turnout.moe_re_routing(tokens, counts.numpy())]
     assert kinds == [torch.Tensor, type(None), torch.Tensor, np.ndarray]
@@ -88,7 +88,7 @@ def test_requires_grad_is_refused_without_turnout_torch(rng):
 
 
 def test_torch_without_exchange_api():
-    """Torch before 2.10: results come from new_empty(), of dtypes that are not the argument's."""
+    """Before torch 2.10, results are made with new_empty(), in dtypes that differ from the argument's."""
     program = """
         import torch
         if hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
@@ -212,7 +212,7 @@ def test_gradcheck(rng, idx_type, scale_width):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("idx_type", [0, 1])
-def test_gradient_is_the_way_back(rng, dtype, idx_type):
+def test_gradient_is_the_inverse(rng, dtype, idx_type):
     tokens, counts, scales = tensor_arguments(rng, dtype=dtype)
     tokens.requires_grad_()
     scales.requires_grad_()
@@ -227,7 +227,7 @@ def test_gradient_is_the_way_back(rng, dtype, idx_type):
     assert torch.equal(scales.grad, INVERSE(weight[:, :1], idx, idx_type)[:, 0])
 
 
-def test_only_what_is_asked_for(rng):
+def test_only_requested_gradients(rng):
     tokens, counts, scales = tensor_arguments(rng)
     permuted, permuted_scales, *_ = turnout.torch.moe_re_routing(
         tokens, counts, per_token_scales=scales.requires_grad_()
@@ -267,7 +267,7 @@ def test_compile(rng, dynamic, with_scales):
             permuted = permuted * permuted_scales[:, None]
         return turnout.torch.moe_re_routing_inverse(permuted + 1, idx, idx_type=1), num
 
-    torch.compiler.reset()  # the cases share one limit of recompilations
+    torch.compiler.reset()  # the cases share a recompilation limit
     compiled = torch.compile(function, fullgraph=True, dynamic=dynamic)
     for rows in (36, 50):
         tokens, counts, scales = tensor_arguments(rng, rows=rows)

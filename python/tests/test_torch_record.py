@@ -1,4 +1,4 @@
-"""Calls of turnout.torch are recorded and replayed; turnout bench times torch beside Turnout."""
+"""Calls of turnout.torch are recorded and replayed; turnout bench times torch and Turnout."""
 
 from test_record import described, record, replayed
 

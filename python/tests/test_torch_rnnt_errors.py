@@ -1,4 +1,4 @@
-"""Refusals of the RNN-T functions: one message that names the function, the argument and the position."""
+"""Error messages of the RNN-T functions name the function, the argument and the position."""
 
 import pytest
 import torch
@@ -60,7 +60,7 @@ def with_text(function, text):
 
 
 @pytest.mark.parametrize("function", LOSSES)
-def test_what_all_refuse(function):
+def test_common_errors(function):
     name = function.__name__
     arguments = LOSSES[function]
     function(*arguments, 0, boundary=BOX)
@@ -81,13 +81,14 @@ def test_what_all_refuse(function):
         f"{name}: boundary[0, 2] is -1, expected 0 .. 3 symbols"
     )
     assert message(boundary=changed(BOX, (1, 1), 5)) == (
-        f"{name}: boundary[1, 1] is 5, expected at most its end boundary[1, 3] = 4"
+        f"{name}: boundary[1, 1] is 5, expected at most boundary[1, 3] = 4"
     )
     assert message(rnnt_type="other") == (
         f"{name}: rnnt_type is 'other', expected one of 'regular', 'modified', 'constrained'"
     )
     assert message(boundary=changed(BOX, (1, 3), 2), rnnt_type="modified") == (
-        f"{name}: row 1 of the batch has 1 frames for 2 symbols, expected at least 2: a symbol takes a frame"
+        f"{name}: row 1 of the batch has 1 frames for 2 symbols, expected at least 2, "
+        "as a symbol takes a frame"
     )
     assert message(text=TEXT.float()).startswith(f"{name}: symbols has dtype float32, expected int32, int64")
     assert message(text=TEXT[:, :2]).startswith(f"{name}: ")

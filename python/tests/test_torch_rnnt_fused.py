@@ -1,4 +1,4 @@
-"""The joiner and the pruned loss in one: like the two, in value and gradients, for every option."""
+"""The fused joiner and pruned loss equal the two steps in value and gradients, for every option."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The RNN-T losses: worked values, enumeration, each other, gradients, and what is not finite."""
+"""The RNN-T losses: worked values, enumeration, comparisons, gradients, and values that are not finite."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ FULL = torch.arange(4).repeat(1, 4, 1)
 
 
 def near(loss, expected):
-    atol = 6e-7 if loss.dtype == torch.float64 else 4e-6  # the last digit that is given; f32
+    atol = 6e-7 if loss.dtype == torch.float64 else 4e-6  # rounding of the expected digits; error of float32
     torch.testing.assert_close(loss.double(), torch.tensor(expected, dtype=torch.float64), rtol=0, atol=atol)
 
 
@@ -120,7 +120,7 @@ def test_enumeration(rnnt_type):
 
 @pytest.mark.parametrize("rnnt_type", TYPES)
 def test_hat_by_probabilities(rnnt_type):
-    """Logits that are the HAT probabilities give the same loss without it."""
+    """Logits that encode the HAT probabilities give the same loss without HAT."""
     lm, am, text, boundary = batch(3)
     logits = sums(lm, am)
     z = logits[..., :1]
@@ -162,7 +162,7 @@ def batches(draw):
 @settings(max_examples=60, deadline=None)
 @given(batches(), st.integers(0, 1000))
 def test_boundaries_and_ranges(drawn, seed):
-    """Boxes cut out of the logits, and logits of -inf outside the band, say the same."""
+    """Equals the loss of logits cut to the box, and of logits of -inf outside the band."""
     rnnt_type, boundary, ranges, size = drawn
     frames, symbols = ranges.shape[0], int(boundary[:, 2].max()) if len(boundary) else 0
     symbols = max(symbols, int(ranges.max()))
@@ -239,7 +239,7 @@ def test_smoothed_by_its_definition():
                     )
                     torch.testing.assert_close(px[row, s, t], wanted)
             assert px[row, :, t_end:].isneginf().all()
-        # With scales that sum to one or more the loss stays finite, also without a boundary.
+        # With scales that sum to one or more, the loss stays finite, even without a boundary.
         for boxes in (None, boundary):
             assert rnnt_loss_smoothed(lm, am, text, 0, a, b, boxes).isfinite()
 
@@ -264,7 +264,7 @@ def test_gradcheck(rnnt_type):
 
 @pytest.mark.parametrize("rnnt_type", TYPES)
 def test_return_grad(rnnt_type):
-    """Occupations: of the sum of scores, whatever the reduction, and not changed by backward()."""
+    """Returns gradients of the sum of scores for any reduction; backward() does not change them."""
     lm, am, text, _ = batch(5)
     boundary = torch.tensor([[0, 0, 3, 5], [0, 0, 2, 4]])
     logits = sums(lm, am)
@@ -334,7 +334,7 @@ def test_autocast_changes_nothing():
 
 
 def test_gradient_of_a_sure_step_in_half():
-    """65536, where GradScaler starts, times an occupation of one is too large for f16 only by rounding."""
+    """65536, GradScaler's initial scale, times an occupation of one exceeds f16 only by rounding."""
     logits = torch.zeros(1, 1, 1, 2, dtype=torch.float16)
     logits[..., 1] = 20.0
     logits.requires_grad_()
@@ -342,12 +342,12 @@ def test_gradient_of_a_sure_step_in_half():
     assert logits.grad.isfinite().all()
 
 
-# -- what is not finite, and what is not there -------------------------------------------------------------
+# -- values that are not finite, and empty input -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 def test_nan_in_one_row(bad):
-    """A loss and gradients of NaN in that row alone; wherever it is inside the box, and nowhere else."""
+    """Only that row has a loss and gradients of NaN, for a NaN inside its box but not outside."""
     lm, am, text, _ = batch(8, (2, 4, 2, 5), torch.float32)
     boundary = torch.tensor([[0, 0, 2, 4], [0, 0, 1, 3]])
     full = torch.arange(3).repeat(2, 4, 1)
@@ -393,8 +393,8 @@ def test_nan_in_sums():
     assert loss.isnan()
 
 
-def test_no_way_through():
-    """Infinite, with gradients of 0, which do not double from cell to cell; 0 with zero_infinity."""
+def test_no_path():
+    """The loss is infinite, or 0 with zero_infinity; gradients are 0 and do not double from cell to cell."""
     lm, am, text, _ = batch(9, (2, 5, 3, 6))
     boundary = torch.tensor([[0, 0, 3, 5], [0, 0, 3, 0]])
     logits = sums(lm, am).requires_grad_()
@@ -405,7 +405,7 @@ def test_no_way_through():
     loss = rnnt_loss(logits, text, 0, boundary, reduction="none", zero_infinity=True)
     assert loss[1] == 0
     assert torch.equal(torch.autograd.grad(loss.sum(), logits)[0], grad)
-    # A band that leaves no way.
+    # A band that leaves no path.
     ranges = torch.tensor([[0, 0, 0, 0, 2]])[:, :, None] + torch.arange(2)
     rows = logits[:1].detach()[:, :, :2].clone().requires_grad_()
     loss = rnnt_loss_pruned(rows, text[:1], ranges, 0)
@@ -430,7 +430,7 @@ def test_masked_classes():
 
 @pytest.mark.parametrize(("gap", "value"), [(70, None), (100, 201.386), (300, 2.0794)])
 def test_far_apart_peaks(gap, value):
-    """Both sides of a difference from k2, whose floor under the sums dominates beyond a gap of about 87."""
+    """Differs from k2, whose floor under the sums dominates beyond a gap of about 87. Tests both sides."""
     lm = torch.zeros(1, 2, 3)
     am = torch.zeros(1, 2, 3)
     lm[..., 0] = gap
@@ -509,7 +509,7 @@ def test_overwrite_logits(pruned):
     assert logits._version > before
     (plain,) = torch.autograd.grad(loss_of(x := sums(lm, am).requires_grad_()), x)
     assert torch.equal(logits.detach(), plain)
-    # Whoever else needs the logits is told.
+    # Autograd reports the change if another operation needs the logits.
     logits = sums(lm, am) * weight
     both = (logits**2).sum() + loss_of(logits, overwrite_logits=True)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
@@ -523,12 +523,12 @@ def test_overwrite_logits(pruned):
         ValueError, match="logits is strided, expected contiguous memory with overwrite_logits"
     ):
         loss_of(sums(lm, am).transpose(0, 1).contiguous().transpose(0, 1), overwrite_logits=True)
-    with pytest.raises(NotImplementedError, match="overwrite_logits is True inside of a transform of torch"):
+    with pytest.raises(NotImplementedError, match="overwrite_logits is True, expected False inside"):
         torch.func.grad(lambda x: loss_of(x, overwrite_logits=True))(sums(lm, am))
 
 
 def test_fastemit():
-    """The value stays; gradients of symbols are larger, those of blanks are not."""
+    """The value stays the same; gradients of symbols grow, those of blanks do not."""
     lm, am, text, boundary = batch(14)
     logits = sums(lm, am).requires_grad_()
     plain = rnnt_loss(logits, text, 0, boundary)
@@ -553,5 +553,5 @@ def test_second_derivative_is_refused():
     ):
         x = x.clone().requires_grad_()
         (grad,) = torch.autograd.grad(function(x), x, create_graph=True)
-        with pytest.raises(NotImplementedError, match="this operator can be differentiated once"):
+        with pytest.raises(NotImplementedError, match="this operator can be differentiated only once"):
             torch.autograd.grad(grad.square().sum(), x)

@@ -39,7 +39,7 @@ def occupations(seed, shape, rnnt_type, dtype=torch.float32):
 @pytest.mark.parametrize("rnnt_type", TYPES)
 @pytest.mark.filterwarnings("ignore:get_rnnt_prune_ranges")
 def test_ranges(rnnt_type):
-    """Like their definition, from 0, never falling, and always with a way through."""
+    """Ranges equal their definition, start at 0, never decrease, and always leave a path."""
     torch.manual_seed(1)
     for seed in range(30):
         shape = 3, 5 + seed % 9, seed % 6, 7
@@ -73,10 +73,10 @@ def test_deprecated_ranges():
 
 
 def test_width():
-    """Raised for long texts and lowered for short ones, each with a warning; none for the wanted width."""
+    """Raised for long texts and lowered for short ones, each with a warning, otherwise unchanged."""
     text_is_long = torch.tensor([[0, 0, 9, 3]])
     px, py = torch.zeros(1, 9, 5), torch.zeros(1, 10, 4)
-    with pytest.warns(UserWarning, match="s_range is 2, but 4 is used: with fewer, no way leads through"):
+    with pytest.warns(UserWarning, match="s_range is 2, but 4 is used: with fewer, no path leads through"):
         assert get_rnnt_prune_ranges(px, py, text_is_long, 2).shape == (1, 4, 4)
     with pytest.warns(UserWarning, match="s_range is 99, but 10 is used: each frame has no more positions"):
         assert get_rnnt_prune_ranges(px, py, text_is_long, 99).shape == (1, 4, 10)
@@ -86,7 +86,7 @@ def test_width():
         assert get_rnnt_prune_ranges(px[:, :, :4], py, text_is_long, 2).shape == (1, 4, 2)
         assert get_rnnt_prune_ranges_deprecated(px, py, text_is_long, 2).shape == (1, 4, 2)
         assert get_rnnt_prune_ranges_deprecated(px, py, text_is_long, 99).shape == (1, 4, 10)
-    # A row without frames does not count; no text at all has one position.
+    # A row without frames is ignored; an empty text has one position.
     with pytest.warns(UserWarning, match="but 2 is used"):
         get_rnnt_prune_ranges(px, py, torch.tensor([[0, 0, 9, 0]]), 1)
     with pytest.warns(UserWarning, match="but 1 is used"):
@@ -96,7 +96,7 @@ def test_width():
 
 def test_do_rnnt_pruning():
     lm, am, _, _ = batch(3, (2, 6, 4, 5))
-    lm = torch.cat([lm, lm], 2).requires_grad_()  # another width than am
+    lm = torch.cat([lm, lm], 2).requires_grad_()  # a different width from am
     am.requires_grad_()
     ranges = torch.tensor([0, 0, 1, 1, 2, 2])[:, None].repeat(2, 1, 1) + torch.arange(3)
     am_rows, lm_rows = do_rnnt_pruning(am, lm, ranges)
@@ -119,7 +119,7 @@ def test_do_rnnt_pruning():
 
 @pytest.mark.parametrize("rnnt_type", TYPES)
 def test_pruned_like_whole(rnnt_type):
-    """With all positions the pruned loss is the whole one, gradients too."""
+    """With all positions, the pruned loss and its gradients equal the full ones."""
     lm, am, text, boundary = batch(4, (3, 7, 4, 9), torch.float32)
     full = torch.arange(5).repeat(3, 7, 1)
     grads = []
@@ -169,8 +169,8 @@ def test_align(rnnt_type):
             torch.testing.assert_close(best.confidence[b, s], wanted.double())
 
 
-def test_align_what_is_sure():
-    """Logits that leave one way: it has the whole probability."""
+def test_align_a_single_path():
+    """Logits that leave a single path, which has all the probability."""
     logits = torch.full((1, 5, 3, 4), -50.0)
     text, at = torch.tensor([[2, 3]]), [1, 3]
     for t in range(5):

@@ -53,7 +53,7 @@ def test_compile():
 
 
 def test_compile_a_recipe():
-    """The number of rows depends on the boundary: a size that is known when the graph runs."""
+    """The number of rows depends on the boundary, a size that is known only when the graph runs."""
     torch.compiler.reset()
     compiled = torch.compile(recipe, fullgraph=True, backend="eager")
     lm, am, text, _ = batch(3)
@@ -77,7 +77,7 @@ def test_overwriting_under_compile_is_refused():
     compiled = torch.compile(
         lambda x: rnnt_loss(x, text, 0, overwrite_logits=True), fullgraph=True, backend="eager"
     )
-    with pytest.raises(Exception, match="overwrite_logits is True inside of a transform of torch"):
+    with pytest.raises(Exception, match="overwrite_logits is True, expected False inside a torch transform"):
         compiled(sums(lm, am).requires_grad_())
 
 
@@ -102,7 +102,7 @@ class Transducer(torch.nn.Module):
         )
 
 
-# Which rows each rank has, by the number of ranks: rows of unequal lengths, and none.
+# The rows of each rank, by number of ranks: rows of unequal lengths, and none.
 SHARES = {
     2: ([[0, 1], [2, 3]], [[0, 1, 2, 3], []]),
     4: ([[0], [1], [2], [3]], [[0, 3], [], [1, 2], []]),
@@ -120,14 +120,14 @@ def gradients_on(rank, ranks, path):
         transducer = torch.nn.parallel.DistributedDataParallel(Transducer())
         own = share[rank]
         transducer(lm[own], am[own], text[own], LENGTHS[own]).backward()
-        grads.append([ranks * p.grad for p in transducer.parameters()])  # DDP has the mean
+        grads.append([ranks * p.grad for p in transducer.parameters()])  # DDP computes the mean
     torch.save(grads, f"{path}/{rank}")
     torch.distributed.destroy_process_group()
 
 
 @pytest.mark.parametrize("ranks", SHARES)
 def test_several_processes(tmp_path, ranks):
-    """The sum of all ranks' gradients is that of one process."""
+    """The sum of all ranks' gradients equals that of one process."""
     torch.multiprocessing.spawn(gradients_on, (ranks, str(tmp_path)), nprocs=ranks)
     transducer = Transducer()
     lm, am, text, _ = batch(8, (4, 5, 3, 6))

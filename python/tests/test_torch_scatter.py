@@ -26,7 +26,7 @@ def tensors(rng, rows=60, channels=5, groups=12, dtype=torch.float32):
 
 
 def distinct(rng, rows=12, channels=3):
-    """Rows without ties, and an index with groups that have no rows."""
+    """Draws rows without ties, and an index with empty groups."""
     src = torch.from_numpy(rng.permutation(rows * channels).reshape(rows, channels) / 7.0)
     return src.requires_grad_(), torch.from_numpy(rng.choice([0, 2, 5], rows))
 
@@ -46,7 +46,7 @@ def assert_equal(actual, expected):
 
 
 def in_torch(name, src, index, groups):
-    """By torch's own functions, for an index of the shape of src."""
+    """Computes the result with torch's functions, for an index with the shape of src."""
     kind = {"sum": "sum", "mean": "mean", "max": "amax"}[name]
     start = src.new_zeros((groups, *src.shape[1:]))
     return start.scatter_reduce(0, index, src, kind, include_self=False)
@@ -86,7 +86,7 @@ def test_dimensions(rng, name, shape, dim):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_an_index_that_expands(rng, name):
-    """As torch_scatter broadcasts it: columns, expanded views, and copies of them."""
+    """Broadcasts the index like torch_scatter: columns, expanded views, and copies of them."""
     src, index = tensors(rng, groups=7)
     expected = FUNCTIONS[name](src, index, 0, 9)
     column = index.unsqueeze(1)
@@ -215,7 +215,7 @@ def test_gradients_like_torch(rng, name, dtype):
         for out in (values(FUNCTIONS[name](src, index, 0, 8)), in_torch(name, src, wide, 8))
     )
     assert ours.dtype == dtype
-    if dtype in (torch.float32, torch.float64):  # ties, which torch divides, appear when 16 bits round
+    if dtype in (torch.float32, torch.float64):  # 16-bit rounding causes ties, whose gradient torch divides
         torch.testing.assert_close(ours, theirs)
 
 
@@ -261,7 +261,7 @@ def test_fake():
 
 
 def encoder(src, index):
-    """As a dynamic voxel encoder does: rows less their mean, reduced again."""
+    """Like a dynamic voxel encoder: subtracts the mean from rows and reduces again."""
     mean = scatter_mean(src, index, 0, 12)
     out, argmax = scatter_max(src - mean[index], index, 0, 12)
     return out + scatter_sum(src, index.unsqueeze(1).expand(-1, 5), 0, 12), argmax

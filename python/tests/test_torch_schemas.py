@@ -14,7 +14,7 @@ pytestmark = pytest.mark.torch
 
 
 def test_schemas_are_recorded():
-    """Exported models depend on the schemas. After an intended change run python tools/schemas.py."""
+    """Exported models depend on the schemas. After an intended change, run python tools/schemas.py."""
     assert schemas.PATH.read_text().splitlines() == schemas.schemas()
 
 

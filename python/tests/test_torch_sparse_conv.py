@@ -1,4 +1,4 @@
-"""get_indice_pairs for PyTorch: torch in and out of ``import turnout``, the operator, compilation."""
+"""get_indice_pairs for PyTorch: tensors with ``import turnout``, the operator, compilation."""
 
 import numpy as np
 import pytest
@@ -147,12 +147,13 @@ def test_torch_threads_do_the_work(rng, count, options):
 
 
 # -- torch.compile -----------------------------------------------------------------------------------------
-# Inductor compiles C++ for seconds; one case of it is enough beside aot_eager, which traces the same graph.
+# Inductor compiles C++ for seconds, so one case is enough in addition to aot_eager, which traces the same
+# graph.
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compile_submanifold(rng, dynamic):
-    """A full graph, in which the number of outputs is that of the inputs."""
+    """A full graph, in which the number of outputs equals that of the inputs."""
 
     def function(indices, features):
         out_indices, pairs, num = turnout.torch.get_indice_pairs(indices, 2, SPACE, subm=True)
@@ -178,7 +179,7 @@ def test_compile_sparse(rng, options, backend):
     torch.compiler.reset()
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
         compiled = torch.compile(function, fullgraph=True, backend=backend)
-        for _ in range(3):  # the same rows, other outputs
+        for _ in range(3):  # the same number of rows, different outputs
             indices = tensor_sites(rng, 20)
             for a, b in zip(function(indices), compiled(indices), strict=True):
                 assert torch.equal(a, b)

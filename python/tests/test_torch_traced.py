@@ -1,4 +1,4 @@
-"""Tensors without values are checked like real ones; mixed devices are refused."""
+"""Tensors without values are checked like real ones; mixed devices are rejected."""
 
 import contextlib
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.torch
 OPS = torch.ops.turnout
 COUNT = torch.tensor([[3, 1]])
 SITES = torch.zeros(5, 4, dtype=torch.int32)
-# Further calls that are refused: an operator, and what differs from its valid call.
+# Further calls that are rejected: an operator, and changes to its valid call.
 WRONG = [
     ("moe_dispatch_forward", {"capacity": -1}),
     ("moe_experts", {"activation": "tanh"}),
@@ -79,7 +79,7 @@ def message_of(function):
 
 
 def outcome(function):
-    """The message of a call that is refused; None: it succeeds."""
+    """Returns the message of a rejected call, or None if it succeeds."""
     try:
         function()
     except (ValueError, NotImplementedError) as error:
@@ -89,7 +89,6 @@ def outcome(function):
 
 
 def everywhere(name, **changes):
-    """The outcomes of a call on real, meta and fake tensors."""
     arguments = {**CALLS[name], **changes}
 
     def of(kind):
@@ -100,7 +99,7 @@ def everywhere(name, **changes):
     outcomes = [outcome(lambda x=x: getattr(OPS, name)(**x)) for x in (arguments, meta)]
     with mode:
         outcomes.append(outcome(lambda: getattr(OPS, name)(**fake)))
-    # A real call runs Python's function voxelize, which has two operators.
+    # A real call runs the Python function voxelize, which uses two operators.
     return [one and one.replace("voxelize_hard:", "voxelize:") for one in outcomes]
 
 
@@ -138,7 +137,7 @@ def test_layouts_are_refused(name, argument):
 
 @pytest.mark.parametrize(("name", "argument"), TENSORS)
 def test_shapes_are_checked(name, argument):
-    """Real, meta and fake tensors have the same message, or all of them are accepted."""
+    """Real, meta and fake tensors give the same message or are all accepted."""
     value = CALLS[name][argument]
     dims = next(one["dims"] for one in ROWS[name]["parameters"] if one["name"] == argument)
     outcomes = everywhere(name, **{argument: value.to(torch.complex64)})
@@ -171,7 +170,7 @@ def test_sizes_that_depend_on_values(name):
 
 
 def test_symbolic_sizes_make_no_guards():
-    """One graph for all sizes: a check that fails is one of its example alone."""
+    """One graph serves all sizes, because checks add no guards."""
 
     def function(tokens, counts):
         return turnout.torch.moe_re_routing(tokens, counts)[0] + 1
@@ -186,7 +185,7 @@ def test_symbolic_sizes_make_no_guards():
 
 
 def test_unknown_sizes_are_left_to_the_call():
-    """voxels is a symbol without a value."""
+    """The size voxels is a symbol without a value."""
     with FakeTensorMode(shape_env=ShapeEnv()):
         voxel_feats, _, index, _ = OPS.dynamic_scatter_forward(torch.ones(4, 3), torch.ones(4, 3).int())
         OPS.dynamic_scatter_backward(voxel_feats, None, None, index, None, "sum")
@@ -195,7 +194,7 @@ def test_unknown_sizes_are_left_to_the_call():
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_a_compiler_tells_the_message(dynamic):
+def test_compiled_calls_raise_the_same_message(dynamic):
     torch.compiler.reset()
     compiled = torch.compile(
         turnout.torch.mutual_information_recursion, fullgraph=True, dynamic=dynamic, backend="eager"
@@ -210,7 +209,7 @@ def test_unknown_dtypes(recwarn):
         for function in (turnout.moe_re_routing, turnout.torch.moe_re_routing):
             message = message_of(lambda f=function, x=tokens: f(x, COUNT))
             assert message.startswith("moe_re_routing: tokens ")
-        with contextlib.suppress(NotImplementedError):  # a dtype that meta tensors do not have
+        with contextlib.suppress(NotImplementedError):  # a dtype that meta tensors do not support
             tokens = tokens.to("meta")
         if tokens.is_meta:
             message = message_of(lambda x=tokens: turnout.torch.moe_re_routing(x, COUNT.to("meta")))

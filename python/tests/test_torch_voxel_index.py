@@ -44,7 +44,7 @@ def test_attributes(rng, dims, index):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("reduce_type", REDUCTIONS)
 def test_like_dynamic_scatter(rng, dtype, reduce_type):
-    """Bit by bit, one index for several features."""
+    """Has the same bits, with one index for several features."""
     _, coors = tensors(rng)
     voxels = VoxelIndex(coors)
     for channels in (1, 5, 40):
@@ -86,7 +86,7 @@ def test_coordinates_are_read_once(rng):
     assert torch.equal(*(torch.autograd.grad(x.sum(), feats)[0] for x in (actual, expected)))
 
 
-def test_gradients_take_no_operator_that_sorts(rng, monkeypatch):
+def test_gradients_do_not_sort(rng, monkeypatch):
     feats, coors = tensors(rng, requires_grad=True)
     voxels = VoxelIndex(coors)
     for name in ("voxel_index", "dynamic_scatter_forward", "dynamic_scatter_backward"):
@@ -103,13 +103,13 @@ def test_strided_tensors(rng, reduce_type):
     assert not any(x.is_contiguous() for x in strided)
     pairs = [(VoxelIndex(c).reduce(x, reduce_type), x) for x, c in ((feats, coors), strided)]
     assert torch.equal(pairs[0][0], pairs[1][0])
-    # Upstream gradients of one number for all, and of another order.
+    # Upstream gradients with stride 0, and in another order.
     for loss in (lambda x: x.sum(), lambda x: (x.T * torch.arange(len(x))).sum()):
         assert torch.equal(*(torch.autograd.grad(loss(r), x, retain_graph=True)[0] for r, x in pairs))
 
 
 def test_negated_views(rng):
-    """Which have no memory of their own, and no kernel of torch resolves them here."""
+    """Negated views have no memory of their own, and no torch kernel resolves them here."""
     feats, coors = tensors(rng)
     negated = torch.complex(feats, feats).conj().imag
     assert negated.is_neg()
@@ -282,7 +282,7 @@ class Scans(torch.utils.data.Dataset):
     [("fork", "file_descriptor"), ("fork", "file_system"), ("spawn", "file_descriptor")],
 )
 def test_data_loader(rng, context, strategy):
-    """What workers send through shared memory, each on one thread; one that cannot would wait for ever."""
+    """Workers on one thread each send indexes through shared memory; a failing one would wait forever."""
     pairs = [tensors(rng, points=n, requires_grad=True) for n in (60, 3000)]
     before = torch.multiprocessing.get_sharing_strategy()
     torch.multiprocessing.set_sharing_strategy(strategy)
@@ -348,7 +348,7 @@ def test_full_graph_without_sizes_that_depend_on_data(rng):
         torch.compile(encoder, fullgraph=True, backend="eager")(*tensors(rng))
 
 
-def test_an_index_from_outside_of_the_graph(rng):
+def test_an_index_from_outside_the_graph(rng):
     feats, coors = tensors(rng)
     voxels = VoxelIndex(coors)
     torch.compiler.reset()

@@ -27,7 +27,7 @@ def points_of(rng, points=100, dtype=torch.float32):
 def assert_like_definition(results, points, size=SIZE, ends=RANGE, **limits):
     wide = points if points.dtype == torch.float64 else points.float()
     expected = check.voxelize(wide.numpy(), size, ends, **limits)
-    if not limits:  # coordinates alone, whose rows are no results
+    if not limits:  # only coordinates, of all points
         results, expected = (results,), (expected,)
     for actual, wanted in zip(results, expected, strict=True):
         assert type(actual) is torch.Tensor
@@ -96,7 +96,7 @@ def test_fake():
 
 
 def test_gradients_are_not_dropped(rng):
-    """Coordinates have none; copies of points would have one."""
+    """Coordinates have no gradient; copies of points would have one."""
     points = points_of(rng).requires_grad_()
     assert not voxelize(points, SIZE, RANGE).requires_grad
     with pytest.raises(NotImplementedError) as caught:
@@ -110,7 +110,7 @@ def test_gradients_are_not_dropped(rng):
 
 
 def test_torch_func_is_refused(rng):
-    """It hides from kernels what it follows: zeros would come back."""
+    """torch.func hides its tracking from kernels, which would return zeros."""
     function = lambda points: voxelize(points, SIZE, RANGE, **LIMITS)[0].sum()  # noqa: E731
     for differentiate in (torch.func.grad, torch.func.jacrev):
         with pytest.raises(NotImplementedError, match="points requires grad, but this operator has no"):

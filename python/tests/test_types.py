@@ -1,4 +1,4 @@
-"""Type checkers accept right calls, reject wrong ones, and find nothing in the package itself."""
+"""Type checkers accept correct calls, reject wrong ones, and find no errors in the package itself."""
 
 import inspect
 import json
@@ -25,7 +25,7 @@ def test_there_are_wrong_calls():
 
 
 def errors_of_mypy():
-    """(file, line, message) of all errors; the package and the calls are checked in one run."""
+    """Returns (file, line, message) of all errors; checks the package and the calls in one run."""
     done = subprocess.run(
         [
             *(sys.executable, "-m", "mypy", "--strict", "--config-file", ROOT / "pyproject.toml"),
@@ -69,7 +69,7 @@ def test_wrong_calls_alone_are_errors(errors_of):
 
 
 def test_public_functions_are_annotated():
-    """mypy --strict would ask for it, but it is relaxed where the kernels of torch operators are."""
+    """mypy --strict would require it, but it is relaxed for the kernels of torch operators."""
     import turnout.torch
     import turnout.torch.nn
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-# Each thread calls one operator again and again and compares the bits with those of an undisturbed call.
+# Each thread calls one operator repeatedly and compares the bits with those of an undisturbed call.
 PROGRAM = """
 import os, signal, sys, threading, time, numpy as np, turnout
 from conftest import dispatch_arguments, same_bits, token_counts
@@ -83,7 +83,7 @@ while time.monotonic() < end:
 signal.setitimer(signal.ITIMER_REAL, 0)
 assert {1, 2} <= set(handled)
 """,
-    # Without the other threads, the child's calls start a pool of their own.
+    # Without the other threads, the child's calls start their own pool.
     "fork": """
 children = 0
 while time.monotonic() < end:
@@ -100,13 +100,13 @@ assert children > 0
 
 
 @pytest.mark.parametrize("disturbance", DISTURBANCES)
-def test_calls_go_on(disturbance):
+def test_disturbed_calls_are_correct(disturbance):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM + DISTURBANCES[disturbance] + FINISH],
         capture_output=True,
         text=True,
         timeout=120,
         cwd=pathlib.Path(__file__).parent,
-        env={**os.environ, "PYTHONWARNINGS": "ignore"},  # Python 3.12 warns of a fork with threads
+        env={**os.environ, "PYTHONWARNINGS": "ignore"},  # Python 3.12 warns about fork with threads
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -17,7 +17,7 @@ SIZE, RANGE = (0.5, 0.25, 4), (0, -1, -3, 4, 1, 1)
 
 
 def cloud(rng, points, features=4, dtype=np.float32):
-    """Points in and around RANGE, one in five on a border of its voxel or of the range."""
+    """Draws points in and around RANGE, one in five on a border of its voxel or of the range."""
     least, most = np.array(RANGE[:3]), np.array(RANGE[3:])
     xyz = rng.uniform(least - 0.5, most + 0.5, (points, 3))
     borders = rng.random(points) < 0.2
@@ -37,7 +37,7 @@ def assert_like_definition(*arguments, **limits):
 
 
 def hard_voxels(coors, max_points, max_voxels):
-    """The rows that each voxel keeps, point by point."""
+    """Returns the rows that each voxel keeps, computed point by point."""
     numbers, kept = {}, []
     for i, zyx in enumerate(map(tuple, coors.tolist())):
         if zyx[0] == -1:
@@ -56,7 +56,7 @@ def hard_voxels(coors, max_points, max_voxels):
 
 
 def test_worked_example():
-    """Voxels of 2 x 1 x 0.5 in a box of 4 x 3 x 1 that begins at (10, 20, 30)."""
+    """Voxels of 2 x 1 x 0.5 in a box of 4 x 3 x 1 that starts at (10, 20, 30)."""
     points = [
         ((10, 20, 30), (0, 0, 0)),
         ((11.9, 21, 30.49), (0, 1, 0)),
@@ -79,7 +79,7 @@ def test_worked_example():
 
 @pytest.mark.parametrize(("most", "cells"), [(2.4, 2), (2.5, 3), (2.6, 3), (3.5, 4)])
 def test_the_grid_is_rounded(most, cells):
-    """Halves away from zero: a grid may end before the range does, or behind it."""
+    """Halves are rounded away from zero, so a grid may end before or after the range."""
     points = np.array([(x + 0.25, 0, 0) for x in range(5)])
     coors = turnout.voxelize(points, (1, 1, 1), (0, 0, 0, most, 1, 1))
     assert coors[:, 2].tolist() == [x if x < cells else -1 for x in range(5)]
@@ -87,7 +87,7 @@ def test_the_grid_is_rounded(most, cells):
 
 @st.composite
 def clouds(draw):
-    """Grids whose voxels divide their range or do not; points on borders, next to them, and NaN."""
+    """Draws grids whose voxels may or may not divide the range, and points on or near borders, and NaN."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     dtype = draw(st.sampled_from(DTYPES))
     size = np.array([draw(st.sampled_from([0.1, 0.3, 0.5, 1.0, 0.075])) for _ in range(3)])
@@ -126,8 +126,8 @@ def test_large_grid():
     assert coors[:, 2].tolist() == [0, 2**31 - 2, -1, -1]
 
 
-def test_scatter_follows(rng):
-    """Both ways to the mean of the points of a voxel."""
+def test_mean_agrees_with_dynamic_scatter(rng):
+    """Two ways to compute the mean of the points of a voxel agree."""
     points = cloud(rng, 400)
     coors = turnout.voxelize(points, SIZE, RANGE)
     mean, voxel_coors, _, count = turnout.dynamic_scatter_forward(points, coors, "mean")
@@ -233,7 +233,7 @@ def test_kinds_of_numbers(rng, size, ends):
 
 
 def test_numbers_are_rounded_to_the_type_of_the_points():
-    """0.1 is another number in float32, and so are its multiples."""
+    """0.1 is a different number in float32, and so are its multiples."""
     points = np.array([[0.3, 0, 0], [0.6, 0, 0], [0.7, 0, 0]])
     for dtype in (np.float32, np.float64):
         arguments = points.astype(dtype), (0.1, 1, 1), (0, 0, 0, 1, 1, 1)

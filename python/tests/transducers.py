@@ -1,4 +1,4 @@
-"""What the tests of the RNN-T losses share: batches, plain formulas, and losses by enumeration."""
+"""Shared by the tests of the RNN-T losses: batches, plain formulas, and losses by enumeration."""
 
 import itertools
 
@@ -10,7 +10,7 @@ TYPES = ("regular", "modified", "constrained")
 
 
 def batch(seed, shape=(2, 5, 3, 6), dtype=torch.float64):
-    """lm, am, symbols and a boundary of (batch, frames, symbols, classes) that fits every type."""
+    """Draws lm, am, symbols and a boundary of (batch, frames, symbols, classes), valid for every type."""
     generator = torch.Generator().manual_seed(seed)
     size, frames, symbols, classes = shape
     lm = torch.randn(size, symbols + 1, classes, generator=generator, dtype=torch.float64)
@@ -29,7 +29,7 @@ def sums(lm, am):
 
 
 def steps(logits, symbols, blank, boundary, rnnt_type, delay_penalty=0.0):
-    """px and py of given logits, by torch's own operators; whole boxes from 0 only."""
+    """Computes px and py of logits with torch's operators; boxes must start at 0."""
     size, frames, _, _ = logits.shape
     logs = logits.log_softmax(3).transpose(1, 2)  # [batch, symbols + 1, frames, classes]
     py = logs[..., blank]
@@ -50,18 +50,18 @@ def steps(logits, symbols, blank, boundary, rnnt_type, delay_penalty=0.0):
 
 
 def plain_loss(logits, symbols, blank, boundary=None, rnnt_type="regular", delay_penalty=0.0):
-    """The loss of each row, by plain formulas over the recursion."""
+    """Computes the loss of each row with plain formulas and the recursion."""
     return -mutual_information_recursion(
         *steps(logits, symbols, blank, boundary, rnnt_type, delay_penalty), boundary
     )
 
 
 def enumerated_loss(logits, symbols, blank, box, rnnt_type):
-    """The loss of one row [frames, symbols + 1, classes]: the sum over every alignment, one by one."""
+    """Computes the loss of one row [frames, symbols + 1, classes] by enumerating all alignments."""
     s_begin, t_begin, s_end, t_end = box
     logs = logits.log_softmax(2)
     ways = []
-    if rnnt_type == "regular":  # each symbol in a frame, frames never fall
+    if rnnt_type == "regular":  # each symbol has a frame; frames never decrease
         for at in itertools.combinations_with_replacement(range(t_begin, t_end), s_end - s_begin):
             way = logits.new_zeros(())
             s = s_begin

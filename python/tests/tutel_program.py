@@ -1,4 +1,4 @@
-"""A small training program with Tutel's names, like its helloworld: what it prints is recorded."""
+"""A small training program with Tutel's names, like its helloworld. Its losses are recorded."""
 
 import json
 import pathlib
@@ -33,7 +33,6 @@ class Model(torch.nn.Module):
 
 
 def train(arguments, rank=0, world=1):
-    """The losses of all steps."""
     torch.set_default_dtype(getattr(torch, arguments.get("dtype", "float32")))
     try:
         model = Model(arguments, rank)

@@ -1,21 +1,19 @@
-"""Index-driven operators for machine learning on the CPU: which row goes where.
+"""Index-driven operators for machine learning on the CPU: operators that decide which row goes where.
 
-Functions take NumPy arrays, and the arrays of every library that speaks DLPack; nothing but NumPy is needed.
-With PyTorch installed, ``import turnout.torch`` brings the same operators as torch operators.
+Functions take NumPy arrays and the arrays of any library that supports DLPack. Only NumPy is required.
+With PyTorch installed, ``import turnout.torch`` provides the same operators as torch operators.
 """
 
-# ruff: noqa: F403 (what a module exports is in its __all__)
+# ruff: noqa: F403 (each module lists its exports in __all__)
 
 import sys as _sys
 
 from turnout import _core as _core
 
-# Tables and caches of the extension are guarded by the GIL. A free-threaded Python turns the GIL on when it
-# imports such an extension, unless it was told not to.
+# The GIL guards the extension's tables and caches. A free-threaded Python enables the GIL when it imports
+# such an extension, unless it was told not to.
 if hasattr(_sys, "_is_gil_enabled") and not _sys._is_gil_enabled():
-    raise ImportError(
-        "turnout: the GIL is off, by PYTHON_GIL=0 or -X gil=0, expected PYTHON_GIL=1 or neither"
-    )
+    raise ImportError("turnout: the GIL is off (PYTHON_GIL=0 or -X gil=0), expected PYTHON_GIL=1 or neither")
 
 from turnout import dynamic_scatter as _dynamic_scatter
 from turnout import global_pool as _global_pool

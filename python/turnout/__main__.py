@@ -1,4 +1,4 @@
-"""``python -m turnout`` is the shell command ``turnout``."""
+"""Runs the shell command ``turnout`` as ``python -m turnout``."""
 
 import sys
 

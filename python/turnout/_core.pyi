@@ -1,4 +1,4 @@
-# Types of the extension module; src/bindings/python/module.cc and src/*/python.cc are its sources.
+# Types of the extension module, which src/bindings/python/module.cc and src/*/python.cc implement.
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, SupportsFloat, SupportsIndex, TypedDict
@@ -35,7 +35,7 @@ class Info(TypedDict):
     output_cache_idle: int
     scratch_idle: int
 
-class OutputMemory: ...
+class OutputMemory: ...  # memory from the output cache; returns there when deleted
 
 class VoxelIndex:
     def __getstate__(self) -> tuple[Any, bool]: ...
@@ -58,7 +58,7 @@ def stream_copy(to: Any, source: Any, /) -> None: ...
 def fma_peak() -> float: ...
 def invoke(op: str, arguments: list[tuple[Any, ...] | None], scalars: list[int | list[int]], /) -> None: ...
 
-torch: Any
+torch: Any  # the submodule with the operators for torch tensors, which run on torch's threads
 
 def schemas() -> list[dict[str, Any]]: ...
 def example(op: str, /) -> dict[str, Any]: ...
@@ -122,5 +122,5 @@ def voxel_index_reduce_backward(
     /,
 ) -> R: ...
 
-# The operators of the registry, for which the modules of the package have types.
+# The registered operators. The package's modules have typed functions for them.
 def __getattr__(name: str) -> Any: ...

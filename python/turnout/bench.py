@@ -1,6 +1,6 @@
-"""``turnout bench``: the operators at the scales of ``turnout check``, timed beside what the machine can do.
+"""Implements ``turnout bench``: times the operators at the scales of ``turnout check``.
 
-The benchmarks of the source tree, bench/, compare with other libraries in more detail.
+The benchmarks in the source tree, bench/, compare with other libraries in more detail.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Result:
     scale: str
     sizes: str
     speed: Speed
-    torch_seconds: float | None = None  # CPU time of the same work by torch, if it was asked for
+    torch_seconds: float | None = None  # CPU time of the same work in torch, if requested
 
     def cells(self) -> tuple[str, ...]:
         ratio = "" if self.torch_seconds is None else f"{self.torch_seconds / self.speed.seconds:.1f}"
@@ -45,12 +45,12 @@ class Result:
 
 def _cases(family: str | None) -> list[Case]:
     if family is not None and family not in FAMILIES:
-        raise ValueError(f"there is no family {family!r} to time; there is {', '.join(FAMILIES)}")
+        raise ValueError(f"bench: family is {family!r}, expected one of {', '.join(FAMILIES)}")
     return [case for case in SCALES if family is None or case.document == FAMILIES[family]]
 
 
 def run(family: str | None, *, peers: bool) -> list[Result]:
-    """Times every case with work to do. Peers are timed only if their answer is that of the definition."""
+    """Times every case that has work to do. Times a peer only if its result matches the definition."""
     results = []
     for case in terminal.track(_cases(family), "timing"):
         data = case.make()
@@ -77,7 +77,7 @@ def _torch_seconds(data: Data) -> float | None:
     try:
         (result,), wanted = arrays_of(program()), arrays_of(data.definition())[0]
         if not np.allclose(np.asarray(result), wanted, rtol=1e-4, atol=1e-4):
-            raise RuntimeError("torch's result differs from the definition; it is not timed")
+            raise RuntimeError("torch's result differs from the definition, so it is not timed")
         with one_thread():
             return medians(program)[0]
     finally:
@@ -99,7 +99,7 @@ def print_table(results: list[Result], *, peers: bool) -> None:
 
 
 def plot(results: list[Result], path: Path) -> None:
-    """A bar per result: its efficiency. The colours can be read on light and on dark pages."""
+    """Writes an SVG with one bar per result, its efficiency. The colours suit light and dark pages."""
     line, left, width = 26, 430, 380
     height = line * len(results) + 50
     most = max([1.0, *(result.speed.efficiency for result in results)])

@@ -1,4 +1,4 @@
-"""Calls from files: one with the arrays of an .npz file, and calls that TURNOUT_RECORD has recorded, again.
+"""Runs calls from files: an operator on the arrays of an .npz file, or calls recorded with TURNOUT_RECORD.
 
 src/runtime/record.h describes the files of a recorded call.
 """
@@ -18,7 +18,7 @@ import turnout
 from turnout import _core
 from turnout.check.measures import differences
 
-# Types that NumPy does not have: a file has their bits, and their name at the end of the array's.
+# Types that NumPy lacks. A file stores their bits; the array's name ends in the name of the type.
 _STAND_INS = {
     "bf16": "bfloat16",
     "f8_e4m3fn": "float8_e4m3fn",
@@ -28,13 +28,13 @@ _STAND_INS = {
 
 
 def read(path: str | Path) -> dict[str, np.ndarray]:
-    """The arrays of a file; ValueError, in one message, if it is no such file."""
+    """Returns the arrays of an .npz file. Raises ValueError if the file cannot be read as one."""
     try:
         with np.load(path, allow_pickle=False) as file:
             if isinstance(file, np.ndarray):
-                raise ValueError("it has one array and no names")
+                raise ValueError("it is a single array without a name")
             return dict(file)
-    except Exception as error:  # of the file system, of zip, of NumPy
+    except Exception as error:  # from the file system, zip or NumPy
         raise ValueError(f"{path} cannot be read as .npz: {error}") from None
 
 
@@ -42,13 +42,13 @@ def read(path: str | Path) -> dict[str, np.ndarray]:
 
 
 def _argument(name: str, array: np.ndarray) -> tuple[str, Any]:
-    """An argument for Python: a scalar or a string if it has no dimensions, bits as their own type."""
+    """Converts an array to an argument: 0-d arrays become scalars or strings, bits get their own type."""
     stem, _, suffix = name.rpartition(".")
     if suffix in _STAND_INS and stem:
         try:
             import ml_dtypes
         except ImportError:
-            raise ValueError(f"{name} is of a type that needs the package ml_dtypes") from None
+            raise ValueError(f"{name} has a type that needs the package ml_dtypes") from None
         return stem, array.view(getattr(ml_dtypes, _STAND_INS[suffix]))
     if array.ndim == 0:
         value = array.item()
@@ -57,7 +57,7 @@ def _argument(name: str, array: np.ndarray) -> tuple[str, Any]:
 
 
 def _saved(name: str, array: np.ndarray) -> tuple[str, np.ndarray]:
-    """The opposite for a result."""
+    """Converts a result for saving: the inverse of _argument."""
     for suffix, dtype in _STAND_INS.items():
         if array.dtype.name == dtype:
             return f"{name}.{suffix}", array.view(np.uint16 if suffix == "bf16" else np.uint8)
@@ -65,21 +65,21 @@ def _saved(name: str, array: np.ndarray) -> tuple[str, np.ndarray]:
 
 
 def run(op: str, source: str | Path, target: str | Path) -> list[str]:
-    """Calls turnout.<op> with the arrays of one file, by their names, and writes the results to another.
+    """Calls turnout.<op> with the named arrays of one file and writes the results to another.
 
-    Results have the names that ``turnout ops`` shows; arguments that the function writes to are results,
-    too. Returns what was written, for people.
+    Results have the names that ``turnout ops`` shows. Arguments that the function modifies are saved as
+    results, too. Returns one line per saved array, for display.
     """
     listed = [entry for entry in _core.functions() if entry["op"] == op]
     function: Any = getattr(turnout, op, None)
     if not listed or inspect.isclass(function):
-        raise ValueError(f"there is no operator {op!r}; `turnout ops` lists them")
+        raise ValueError(f"run: op is {op!r}, expected an operator listed by `turnout ops`")
     arguments = dict(_argument(*item) for item in read(source).items())
     parameters = set(inspect.signature(function).parameters)
     for name in arguments:
         if name not in parameters:
             raise ValueError(
-                f"{source} has an array {name!r}, which is no argument of {op}; `turnout ops` lists them"
+                f"{source} has an array {name!r}, which is not an argument of {op}; `turnout ops` lists them"
             )
     try:
         results = function(**arguments)
@@ -107,7 +107,7 @@ class Argument:
 
     dtype: str
     shape: tuple[int, ...]
-    before: np.ndarray | None = None  # the elements in row-major order; None: no data was recorded
+    before: np.ndarray | None = None  # the elements in row-major order; None if no data was recorded
     after: np.ndarray | None = None
     strides: tuple[int, ...] | None = None
 
@@ -122,7 +122,7 @@ class Argument:
         strides: list[int] | None = None,
     ) -> Argument:
         before, after = (_array(folder / f"{when}.{name}.npy") for when in ("in", "out"))
-        # A shape has at most eight extents, whatever the rank: what has more dimensions was refused for that.
+        # At most eight extents are recorded, whatever the rank; a call with more dimensions was rejected.
         extents = (*shape, *[1] * (min(rank, 100) - len(shape)))
         return cls(dtype, extents, before, after, None if strides is None else tuple(strides))
 
@@ -148,7 +148,7 @@ class RecordedCall:
             fields = json.loads((folder / "call.json").read_text(encoding="utf-8", errors="replace"))
             arguments = {row["name"]: Argument.load(folder, **row) for row in fields.pop("arguments")}
             return cls(**fields, arguments=arguments)
-        except Exception as error:  # of the file system, of JSON, of NumPy
+        except Exception as error:  # from the file system, JSON or NumPy
             raise ValueError(f"{path} is not the folder of a recorded call: {error}") from None
 
     def describe(self) -> str:
@@ -158,15 +158,15 @@ class RecordedCall:
 
 
 def _memory(argument: Argument) -> np.ndarray | None:
-    """Memory as the call had it. Of an output, the opposite of what it was at the end: what the call does not
-    write can be told from what it does."""
+    """Returns the memory of an argument as it was before the call. Outputs start as the complement of their
+    recorded bits, so that elements the call does not write can be recognized."""
     if argument.before is None:
         return None if argument.after is None else _bits(np.array(argument.after, order="C")) ^ 0xFF
     if argument.strides is None or argument.before.size == 0:
         return np.array(argument.before, order="C")
     extent = 1 + sum((n - 1) * abs(s) for n, s in zip(argument.shape, argument.strides, strict=True))
     if min(argument.strides) < 0:
-        raise ValueError("a recorded argument has negative strides, which replay does not have")
+        raise ValueError("a recorded argument has negative strides, which replay does not support")
     memory = np.zeros(extent, argument.before.dtype)
     size = memory.itemsize
     view = np.lib.stride_tricks.as_strided(memory, argument.shape, [size * s for s in argument.strides])
@@ -182,15 +182,15 @@ def _bits(array: np.ndarray) -> np.ndarray:
 class Replay:
     call: RecordedCall
     seconds: float
-    lines: list[str]  # what came out, argument by argument
-    same: bool | None  # None: the call cannot be replayed
+    lines: list[str]  # the outcome for each argument
+    same: bool | None  # None if the call cannot be replayed
 
 
 def replay(path: str | Path) -> Replay:
     """Runs a recorded call again and compares its results, or its error, with the recorded ones."""
     call = RecordedCall.load(path)
     signature = next((entry for entry in _core.signatures() if entry["op"] == call.op), None)
-    # A binding may refuse a call in the form in which callers spell it, which an operator does not see.
+    # A binding may reject a call before it reaches an operator.
     if (
         signature is None
         or any(row["name"] not in call.scalars for row in signature["scalars"])
@@ -217,29 +217,29 @@ def replay(path: str | Path) -> Replay:
     }
     lines = [f"{name}: {text}" for name, (text, _) in compared.items()]
     if not compared:
-        lines = ["no results are recorded: the process ended during the call"]
+        lines = ["no results were recorded: the process ended during the call"]
     return Replay(call, seconds, lines, all(same for _, same in compared.values()))
 
 
 def _is_step(call: RecordedCall, signature: _core.SignatureRow) -> bool:
-    """A function whose results depend on the data in size has two steps; the first one makes an index."""
+    """Whether the call is the first of two steps: functions with data-dependent sizes make an index first."""
     return any(not row["optional"] and row["name"] not in call.arguments for row in signature["arguments"])
 
 
 def _reason(call: RecordedCall) -> str:
     if call.error:
-        return f"cannot be replayed, refused before an operator saw it: {call.error}"
-    return "cannot be replayed: it is a step of a call, or needs an object that an earlier call has made"
+        return f"cannot be replayed, because it was rejected before it reached an operator: {call.error}"
+    return "cannot be replayed: it is one step of a call, or needs an object that an earlier call made"
 
 
 def _compare_errors(call: RecordedCall, error: str) -> tuple[list[str], bool]:
-    """The function that was called may have other names for its arguments than the operator."""
+    """Compares messages only if the operator itself was called: other functions rename its arguments."""
     lines = [f"recorded: {call.error or 'no error'}", f"now: {error or 'no error'}"]
     return lines, bool(call.error) == bool(error) and (call.function != call.op or call.error == error)
 
 
 def _compare(argument: Argument, memory: np.ndarray | None) -> tuple[str, bool]:
-    assert memory is not None  # that of an argument which the call wrote to
+    assert memory is not None  # the call wrote to this argument
     recorded = np.ascontiguousarray(argument.after)
     size = max(recorded.itemsize, 1)
     was, now = _bits(recorded).reshape(-1, size), _bits(memory).reshape(-1, size)

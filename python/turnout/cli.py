@@ -1,4 +1,4 @@
-"""The shell command ``turnout``: what runs here, which operators there are, how right and fast."""
+"""The shell command ``turnout``: shows the configuration, lists, checks, times and replays operators."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from turnout import _core
 from turnout.settings import __version__, show_config
 
 _FLAG = "no yes"
-# An operator: its name, how it is called, and the rows of its arguments.
+# An operator: its name, its call, and one row per argument.
 Listed = tuple[str, str, Sequence[tuple[str, ...]]]
 
 
@@ -41,7 +41,7 @@ def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
 
 
 def _call_of(name: str, function: Callable[..., object]) -> str:
-    """How the function is called: "voxelize(points, ..., *, max_points=-1, ...)"."""
+    """Formats the function's signature: "voxelize(points, ..., *, max_points=-1, ...)"."""
     signature = inspect.signature(function)
     parameters = [
         parameter.replace(annotation=parameter.empty)
@@ -84,7 +84,7 @@ def _torch() -> Iterator[Listed]:
 
 
 def _prototypes(folders: Sequence[str]) -> Iterator[Listed]:
-    """Those of the headers, which the package has for this."""
+    """Yields the functions declared in the headers that the package ships."""
     for path in sorted(path for folder in folders for path in (_HEADERS / folder).glob("*.h")):
         for found in _PROTOTYPE.findall(path.read_text()):
             text = " ".join(found.replace("MLUOP_WIN_API", "").split())
@@ -107,7 +107,7 @@ _LANGUAGES: dict[str, Callable[[], Iterator[Listed]]] = {
 def _ops(language: str, name: str | None) -> int:
     listed = [one for one in _LANGUAGES[language]() if name in (None, one[0])]
     if not listed:
-        raise ValueError(f"ops: there is no operator {name} for {language}; `turnout ops` lists them")
+        raise ValueError(f"ops: name is {name}, expected an operator of {language}; `turnout ops` lists them")
     for _, call, rows in listed:
         print(call)
         _print_table(rows)
@@ -124,7 +124,7 @@ def _check(arguments: argparse.Namespace) -> int:
     operators = [signature["op"] for signature in _core.signatures()]
     chosen = set(arguments.operators or operators)
     if unknown := sorted(chosen - set(operators)):
-        raise ValueError(f"there is no operator {unknown[0]!r}; there is {', '.join(operators)}")
+        raise ValueError(f"check: operator is {unknown[0]!r}, expected one of {', '.join(operators)}")
     failed = set()
     for op in operators:
         if op not in chosen:
@@ -144,13 +144,13 @@ def _check(arguments: argparse.Namespace) -> int:
     if arguments.report is not None:
         path = Path(arguments.report)
         path.write_text(report.markdown(rows, path))
-        print(f"written to {path}")
+        print(f"wrote {path}")
     return _conclude(chosen, failed | {row.case.op for row in rows if not row.passed})
 
 
 def _conclude(checked: set[str], failed: set[str]) -> int:
-    """Ends the output of a check, which is longer than a screen, with its result."""
-    said = f"{len(failed)} failed: {', '.join(sorted(failed))}" if failed else "all are ok"
+    """Prints the result of a check last, because its output is longer than a screen."""
+    said = f"{len(failed)} failed: {', '.join(sorted(failed))}" if failed else "all passed"
     print(f"operators checked: {len(checked)}; {said}")
     return 1 if failed else 0
 
@@ -167,7 +167,7 @@ def _bench(arguments: argparse.Namespace) -> int:
         bench.print_table(results, peers=arguments.peers)
     if arguments.plot is not None:
         bench.plot(results, Path(arguments.plot))
-        print(f"written to {arguments.plot}", file=sys.stderr)
+        print(f"wrote {arguments.plot}", file=sys.stderr)
     return 0
 
 
@@ -200,31 +200,31 @@ def _replay(arguments: argparse.Namespace) -> int:
 
 
 _EXAMPLES = """examples:
-  turnout info                                      what runs here
-  turnout ops | less                                the operators and their arguments
-  turnout check --report report.md                  the test report, as a table and as Markdown
-  turnout check --quick get_indice_pairs            one operator, on small arrays only
-  turnout bench moe_dispatch --peers                times of one family, beside torch
+  turnout info                                      show version, instruction sets and threads
+  turnout ops | less                                list the operators and their arguments
+  turnout check --report report.md                  print the test report and write it as Markdown
+  turnout check --quick get_indice_pairs            check one operator, on small arrays only
+  turnout bench moe_dispatch --peers                time one family, and torch for comparison
   turnout run moe_re_routing --in a.npz --out b.npz call an operator with the arrays of a file
   TURNOUT_RECORD=calls python train.py              record every call
   TURNOUT_RECORD=on_error:calls python train.py     record the calls that fail
-  turnout replay calls/*                            run recorded calls again, and compare the results
+  turnout replay calls/*                            run recorded calls again and compare the results
 
-exit codes: 0 all is well; 1 a check failed, or a call is not as recorded; 2 the command line, the environment
-or a file cannot be understood, or a call was refused
+exit codes: 0 success; 1 a check failed, or a replayed call differs from its recording; 2 invalid command
+line, environment or file, or a rejected call
 """
 
 
 def _add_ops(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", help="one operator; all of them if there is no name")
+    parser.add_argument("name", nargs="?", help="one operator (default: all)")
     parser.add_argument(
-        "--language", choices=[*_LANGUAGES], default="python", help="whose names and arguments are shown"
+        "--language", choices=[*_LANGUAGES], default="python", help="the interface to list (default: python)"
     )
 
 
 def _add_check(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("operators", nargs="*", metavar="operator", help="only these; all if none is named")
-    parser.add_argument("--quick", action="store_true", help="small arrays only, not the named scales")
+    parser.add_argument("operators", nargs="*", metavar="operator", help="operators to check (default: all)")
+    parser.add_argument("--quick", action="store_true", help="check small arrays only, not the named scales")
     parser.add_argument(
         "--report",
         nargs="?",
@@ -235,16 +235,16 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_bench(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("family", nargs="?", help="one family, such as moe_dispatch; all if none is named")
-    parser.add_argument("--peers", action="store_true", help="time torch, too")
-    parser.add_argument("--json", action="store_true", help="print JSON in place of a table")
+    parser.add_argument("family", nargs="?", help="one family, such as moe_dispatch (default: all)")
+    parser.add_argument("--peers", action="store_true", help="also time torch")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument(
         "--plot", nargs="?", const="turnout-bench.svg", metavar="FILE", help="write a plot as SVG"
     )
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("op", help="a function of `turnout ops`")
+    parser.add_argument("op", help="a function that `turnout ops` lists")
     parser.add_argument(
         "--in", dest="source", required=True, metavar="FILE", help=".npz with arrays and scalars, by name"
     )
@@ -252,18 +252,18 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_replay(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("cases", nargs="+", metavar="case", help="a folder that TURNOUT_RECORD has made")
+    parser.add_argument("cases", nargs="+", metavar="case", help="a folder that TURNOUT_RECORD wrote")
 
 
-# Name -> what runs, one line about it, its arguments.
+# Maps a name to its function, a one-line description, and a function that adds its arguments.
 _Command = Callable[[argparse.Namespace], int]
 _COMMANDS: dict[str, tuple[_Command, str, Callable[[argparse.ArgumentParser], None] | None]] = {
-    "info": (lambda _: _info(), "version, instruction sets, threads, output cache", None),
-    "ops": (lambda chosen: _ops(chosen.language, chosen.name), "the operators and their arguments", _add_ops),
+    "info": (lambda _: _info(), "show version, instruction sets, threads and output cache", None),
+    "ops": (lambda chosen: _ops(chosen.language, chosen.name), "list operators and arguments", _add_ops),
     "check": (_check, "compare each operator with its definition in NumPy, and time it", _add_check),
-    "bench": (_bench, "time the operators beside what this machine can do", _add_bench),
+    "bench": (_bench, "time the operators and compare them with this machine's limits", _add_bench),
     "run": (_run, "call an operator with the arrays of a file", _add_run),
-    "replay": (_replay, "run recorded calls again, and compare the results", _add_replay),
+    "replay": (_replay, "run recorded calls again and compare the results", _add_replay),
 }
 
 
@@ -287,10 +287,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         status = _COMMANDS[chosen.command][0](chosen)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
+    except BrokenPipeError:  # the reader has closed the pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the exit flushes stdout once more
         return 0
-    except (ValueError, NotImplementedError, OSError) as error:  # of the environment, a file or an argument
+    except (ValueError, NotImplementedError, OSError) as error:  # environment, file or argument
         print(f"turnout: {error}", file=sys.stderr)
         return 2
     return status

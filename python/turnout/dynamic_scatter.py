@@ -1,4 +1,4 @@
-"""Points into voxels: the voxel of each point, and the features of a voxel's points reduced to one row."""
+"""Voxelization of points, and reduction of the features of a voxel's points to one row."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def voxelize(
     return_map: bool = False,
     out: R | tuple[R | None, ...] | None = None,
 ) -> R | tuple[R, ...]:
-    """The voxel that each point is in; with two limits, the points themselves, voxel by voxel.
+    """Finds the voxel of each point; with two limits, groups the points by voxel.
 
     ::
 
         grid[j] = round((point_cloud_range[3 + j] - point_cloud_range[j]) / voxel_size[j])
         cell[j] = floor((points[i, j] - point_cloud_range[j]) / voxel_size[j])          # j = x, y, z
-        coors[i] = cell[z], cell[y], cell[x]      if all 0 <= cell[j] < grid[j], else -1, -1, -1
+        coors[i] = cell[z], cell[y], cell[x]      # -1, -1, -1 unless all 0 <= cell[j] < grid[j]
 
     Halves are rounded away from zero. Differences and quotients are rounded one by one, in float64 for
     float64 points and in float32 for all others. A point with a NaN coordinate is in no voxel.
@@ -65,46 +65,47 @@ def voxelize(
     With ``max_points`` and ``max_voxels``::
 
         for each point i that is in a voxel:
-            v = the voxel's number; if it has none: the next one, or no room when there are max_voxels
-            voxels[v, k] = points[i], if it is among the first max_points of its voxel (k: how many before it)
+            v = the voxel's number; a new voxel gets the next one, or is dropped if there are max_voxels
+            voxels[v, k] = points[i], the k-th point of v; dropped from max_points on
 
-    so voxels are in the order of their first points; what is left of ``voxels`` is 0.
+    Voxels are in the order of their first points; unused elements of ``voxels`` are 0.
 
-    Arrays are in CPU memory. Inputs may be read-only and strided; strided ones are copied first. ``out`` is
-    contiguous. On an error nothing is written.
+    Arrays must be in CPU memory. Inputs may be read-only or strided (strided ones are copied first); ``out``
+    must be contiguous. A failing call writes nothing.
 
     Args:
-        points: ``[points, features]``: x, y, z and whatever else. float32, float64, float16 or bfloat16.
-        voxel_size: three numbers, x, y, z.
-        point_cloud_range: six numbers: x, y, z at least, x, y, z at most.
-        max_points: of a voxel, the first points that are kept.
-        max_voxels: the first voxels that are kept; later ones are dropped with all their points. Both limits
-            are given, or neither (-1).
-        return_map: with limits, ``point2voxel_map`` as a fourth result.
-        out: where to write: ``coors``; with limits a tuple in the order of the results, each with
-            ``max_voxels`` rows, with None for what is to be allocated. The results are then their first rows.
+        points: ``[points, features]``: x, y, z and any other features. float32, float64, float16 or bfloat16.
+        voxel_size: three numbers: x, y, z.
+        point_cloud_range: six numbers: the lower limits of x, y, z, then the upper limits.
+        max_points: the number of points to keep in each voxel, the first ones.
+        max_voxels: the number of voxels to keep, the first ones; later voxels are dropped with all their
+            points. Give both limits or neither (-1).
+        return_map: with limits, return ``point2voxel_map`` as a fourth result.
+        out: the array to write ``coors`` to; with limits, a tuple in the order of the results, each with
+            ``max_voxels`` rows, or None to allocate one. The results are then views of their first rows.
 
     Returns:
         coors: ``[points, 3]``, int32: z, y, x.
 
-        With limits, for as many voxels as there are:
+        With limits, where ``voxels`` is the number of voxels found:
 
         voxels: ``[voxels, max_points, features]``, dtype of ``points``.
         coors: ``[voxels, 3]``, int32: z, y, x.
-        num_points_per_voxel: ``[voxels]``, int32: how many points are kept.
-        point2voxel_map: ``[points]``, int32, with ``return_map``: the voxel of each point, also of one that
-            is dropped because its voxel is full; -1 for a point outside of the range or of a dropped voxel.
+        num_points_per_voxel: ``[voxels]``, int32: the number of points kept.
+        point2voxel_map: ``[points]``, int32, with ``return_map``: the voxel of each point, even of one that
+            is dropped because its voxel is full; -1 for a point outside the range or of a dropped voxel.
 
-        Each is the array from ``out``, or a new one: torch tensors when ``points`` is one, else NumPy arrays.
+        Each is the array from ``out`` or a new one: a torch tensor if ``points`` is one, otherwise a NumPy
+        array.
 
     Raises:
-        ValueError: arguments that do not fit together, with a message that names the first one.
-        TypeError: something that is no array, no number, or no tuple.
+        ValueError: an argument has an invalid shape, dtype or value; the message names the first one.
+        TypeError: an argument is not an array, a number or a tuple where one is expected.
 
     Example:
         >>> points = np.float32([[1.2, 0.3, 0.1], [1.9, 0.4, 0.2], [7.0, 2.5, 0.0], [99.0, 0.0, 0.0]])
         >>> size, area = [2.0, 1.0, 4.0], [0.0, 0.0, -2.0, 8.0, 4.0, 2.0]  # metres
-        >>> turnout.voxelize(points, size, area).tolist()  # z, y, x; the last point is outside of the area
+        >>> turnout.voxelize(points, size, area).tolist()  # z, y, x; the last point is outside the area
         [[0, 0, 0], [0, 0, 0], [0, 2, 3], [-1, -1, -1]]
         >>> voxels, coors, counts = turnout.voxelize(points, size, area, max_points=5, max_voxels=100)
         >>> voxels.shape, coors.tolist(), counts.tolist()
@@ -120,7 +121,7 @@ def voxelize(
 
 
 def has_limits(max_points: Any, max_voxels: Any, return_map: bool) -> bool:
-    """Whether a call of ``voxelize`` has its two limits."""
+    """Returns whether a call of ``voxelize`` has limits; raises if it has only one."""
     if max_points == -1 and max_voxels == -1:
         if return_map:
             raise ValueError("voxelize: return_map is True, expected max_points and max_voxels with it")
@@ -128,7 +129,7 @@ def has_limits(max_points: Any, max_voxels: Any, return_map: bool) -> bool:
     try:
         is_legal = max_points >= 0 and max_voxels >= 0
     except TypeError:
-        return True  # the operator says which of them is not an integer
+        return True  # the operator's error names the one that is not an integer
     if not is_legal:
         raise ValueError(
             f"voxelize: max_points is {max_points} and max_voxels is {max_voxels}, expected two limits of 0 "
@@ -148,25 +149,25 @@ def dynamic_scatter_forward(
 
     ::
 
-        voxels are the different rows of coors, ascending; a row with a negative number is none
-        voxel_coors[v] = the row
-        point2voxel_map[i] = v for each point i in it, and -1 in none
-        voxel_points_count[v] = how many points are in it
+        the voxels are the distinct rows of coors without a negative number, ascending
+        voxel_coors[v] = the row of voxel v
+        point2voxel_map[i] = v if point i is in voxel v, -1 if it is in none
+        voxel_points_count[v] = the number of points in v
         voxel_feats[v] = sum, mean or max of feats[i], in ascending i
 
-    The maximum starts at -inf and passes NaN over. 16-bit floats are added and divided in float32 and rounded
+    The maximum starts at -inf and ignores NaN. 16-bit floats are added and divided in float32 and rounded
     once. Results have the same bits for any number of threads.
 
-    Arrays are in CPU memory. Inputs may be read-only and strided; strided ones are copied first. ``out`` is
-    contiguous. On an error nothing is written.
+    Arrays must be in CPU memory. Inputs may be read-only or strided (strided ones are copied first); ``out``
+    must be contiguous. A failing call writes nothing.
 
     Args:
         feats: ``[points, channels]``, float32, float64, float16 or bfloat16.
         coors: ``[points, dims]``, int32 or int64; 1 to 4 dims, for example batch, z, y, x.
         reduce_type: ``"max"``, ``"mean"`` or ``"sum"``.
-        out: where to write: a tuple in the order of the results, with None for what is to be allocated.
-            Arrays of voxels may have more rows than there are voxels: the result is then the first ones, and
-            the rest keeps its content.
+        out: a tuple of arrays to write to, in the order of the results, with None to allocate one. Arrays of
+            voxels may have more rows than there are voxels: the result is then a view of the first rows, and
+            the others are not written.
 
     Returns:
         voxel_feats: ``[voxels, channels]``, dtype of ``feats``.
@@ -174,12 +175,12 @@ def dynamic_scatter_forward(
         point2voxel_map: ``[points]``, int32.
         voxel_points_count: ``[voxels]``, int32.
 
-        Each is the array from ``out``, or a new one: torch tensors when ``feats`` is one, else NumPy arrays;
-        ``voxel_coors`` as ``coors``.
+        Each is the array from ``out`` or a new one: a torch tensor if ``feats`` is one (``coors`` for
+        ``voxel_coors``), otherwise a NumPy array.
 
     Raises:
-        ValueError: arguments that do not fit together, with a message that names the first one.
-        TypeError: something that is no array, no string, or no tuple.
+        ValueError: an argument has an invalid shape, dtype or value; the message names the first one.
+        TypeError: an argument is not an array, a string or a tuple where one is expected.
 
     Example:
         >>> feats = np.array([[1.0, 5.0], [3.0, 4.0], [10.0, 0.0]], np.float32)
@@ -212,24 +213,25 @@ def dynamic_scatter_backward(
         grad_feats[i] = grad_voxel_feats[v]                                             # sum
         grad_feats[i] = grad_voxel_feats[v] / voxel_points_count[v]                     # mean
         grad_feats[i, c] = grad_voxel_feats[v, c] if i is the first point of v with
-                           feats[i, c] == voxel_feats[v, c], else 0                     # max
+                           feats[i, c] == voxel_feats[v, c], otherwise 0                # max
 
-    and 0 for a point in no voxel. -0 equals 0, and NaN nothing: where no point is equal, none has a gradient.
+    A point in no voxel has the gradient 0. -0 equals 0, and NaN equals nothing: if no point is equal, the
+    gradient goes to none.
 
     Args:
         grad_voxel_feats: ``[voxels, channels]``, float32, float64, float16 or bfloat16.
-        feats, voxel_feats: those of the forward call; only max looks at them, else they may be None.
-        point2voxel_map: ``[points]``, int32 or int64. A number that is no voxel's, and not -1, is refused.
-        voxel_points_count: ``[voxels]``, int32 or int64; only mean looks at it, else it may be None.
+        feats, voxel_feats: those of the forward call; required for max, may be None otherwise.
+        point2voxel_map: ``[points]``, int32 or int64: -1 or the number of a voxel; other values are an error.
+        voxel_points_count: ``[voxels]``, int32 or int64; required for mean, may be None otherwise.
         reduce_type: that of the forward call.
-        out: where to write; None allocates.
+        out: the array to write to, or None to allocate one.
 
     Returns:
-        grad_feats: ``[points, channels]``, dtype of ``grad_voxel_feats``: ``out``, or a new array.
+        grad_feats: ``[points, channels]``, dtype of ``grad_voxel_feats``: ``out`` or a new array.
 
     Raises:
-        ValueError: arguments that do not fit together, with a message that names the first one.
-        TypeError: something that is no array, or no string.
+        ValueError: an argument has an invalid shape, dtype or value; the message names the first one.
+        TypeError: an argument is not an array or a string where one is expected.
 
     Example:
         >>> feats = np.array([[1.0, 5.0], [3.0, 4.0], [10.0, 0.0]], np.float32)
@@ -246,7 +248,7 @@ def dynamic_scatter_backward(
 
 
 class VoxelIndex(Generic[R]):
-    """The voxels of points, found once for many reductions and gradients.
+    """The voxels of a set of points, found once for many reductions and gradients.
 
     ::
 
@@ -255,17 +257,16 @@ class VoxelIndex(Generic[R]):
         most = index.reduce(feats)                      # the same points, with other features
         grad = index.reduce_backward(grad_most, feats, most)
 
-    Definitions are those of :func:`dynamic_scatter_forward` and :func:`dynamic_scatter_backward`. ``coors``
-    are read here and never again. Several threads may use one index at the same time, and it can be pickled.
+    Definitions are those of :func:`dynamic_scatter_forward` and :func:`dynamic_scatter_backward`. Only the
+    constructor reads ``coors``. Several threads may use one index at the same time. It can be pickled.
 
     Attributes:
-        points: how many points there are.
-        voxels: how many voxels there are.
+        points: the number of points.
+        voxels: the number of voxels.
         voxel_coors: ``[voxels, dims]``, ascending.
         point2voxel_map: ``[points]``, int32: the voxel of each point, or -1.
         voxel_points_count: ``[voxels]``, int32.
-        first_point: ``[voxels]``, int32: the first point of each voxel, that with the smallest number. Found
-            when it is asked for.
+        first_point: ``[voxels]``, int32: the smallest point number in each voxel, found on first access.
 
     Example:
         >>> index = turnout.VoxelIndex(np.array([[0, 7], [0, 7], [0, 2]], np.int32))
@@ -289,7 +290,7 @@ class VoxelIndex(Generic[R]):
         return first_point
 
     def reduce(self, feats: Source[R2], reduce_type: ReduceType = "max", *, out: R2 | None = None) -> R2:
-        """``voxel_feats`` of ``feats``: ``out``, or a new array."""
+        """Returns ``voxel_feats`` of ``feats``: ``out`` or a new array."""
         return _core.voxel_index_reduce(self._index, feats, reduce_type, out)
 
     def reduce_backward(
@@ -301,7 +302,7 @@ class VoxelIndex(Generic[R]):
         *,
         out: R2 | None = None,
     ) -> R2:
-        """``grad_feats`` of ``grad_voxel_feats``: ``out``, or a new array. Max needs all three arrays."""
+        """Returns ``grad_feats``: ``out`` or a new array. Max requires all three arrays."""
         return _core.voxel_index_reduce_backward(
             self._index, grad_voxel_feats, feats, voxel_feats, reduce_type, out
         )

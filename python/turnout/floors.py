@@ -1,7 +1,7 @@
-"""How fast work could be at most on this machine now, and how fast it is: times and the floors beside them.
+"""Measures how fast a call is, and its floor: the shortest time that this machine allows for the same work.
 
-Both are CPU times of one thread, measured in turns, so that other work on the machine slows them alike or not
-at all.
+Both are CPU times of one thread, measured alternately, so that other work on the machine slows both or
+neither.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ import numpy as np
 import turnout
 from turnout import _core
 
-# Times of one call: enough calls for this many seconds, and so many at least.
+# A measurement repeats a call for at least this many seconds and at least this many times.
 _SECONDS, _CALLS = 0.2, 5
 
 
 @dataclass(frozen=True)
 class Speed:
-    seconds: float  # CPU time of a call, the median
+    seconds: float  # median CPU time of a call
     rate: float  # bytes or floating-point operations per second
     unit: str  # "GB/s" or "GFLOP/s"
     efficiency: float  # the floor's time / seconds
-    floor: str  # what the floor is
+    floor: str  # what was measured as the floor
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """CPU time is the time of a call only if one thread does the work."""
+    """Limits calls to one thread, so that the CPU time is the time of the call."""
     before = turnout.get_num_threads()
     turnout.set_num_threads(1)
     try:
@@ -42,7 +42,7 @@ def one_thread() -> Iterator[None]:
 
 
 def medians(*programs: Callable[[], object]) -> list[float]:
-    """CPU seconds of each program; they alternate."""
+    """Returns the median CPU seconds of each program. Their calls alternate."""
     for program in programs:
         program()
     samples: list[list[float]] = [[] for _ in programs]
@@ -56,14 +56,13 @@ def medians(*programs: Callable[[], object]) -> list[float]:
 
 
 def streamed_copy(size: int) -> Callable[[], object]:
-    """Reads and writes `size` bytes together, past the cache."""
+    """Copies past the cache; reads and writes add up to `size` bytes."""
     source = np.ones(max(size // 2, 1), np.uint8)
     target = np.zeros_like(source)
     return lambda: _core.stream_copy(target, source)
 
 
 def plain_copy(size: int) -> Callable[[], object]:
-    """A memcpy of `size` bytes."""
     source = np.ones(size, np.uint8)
     target = np.zeros_like(source)
     return lambda: np.copyto(target, source)
@@ -72,7 +71,7 @@ def plain_copy(size: int) -> Callable[[], object]:
 def speed(
     run: Callable[[], object], *, bytes_moved: int = 0, bytes_copied: int = 0, operations: int = 0
 ) -> Speed | None:
-    """The speed of a call on one thread beside the floor of its kind; None without work."""
+    """Measures a call on one thread against the floor of its kind. Returns None if there is no work."""
     with one_thread():
         if operations:
             peaks = [_core.fma_peak()]

@@ -26,22 +26,23 @@ def global_max_pool_forward(
 
         features_out[b] = max(features[i] for all rows i with indices[i, 0] == b)     # 0 without such a row
 
-    NaN is ignored; rows of NaN alone give -inf. Arrays are contiguous, in CPU memory; read-only inputs are
-    fine. Results are bit-identical for any number of threads. On an error nothing is written.
+    NaN is ignored; if all rows are NaN, the maximum is -inf. Arrays must be contiguous and in CPU memory;
+    inputs may be read-only. Results have the same bits for any number of threads. A failing call writes
+    nothing.
 
     Args:
         features: ``[rows, channels]``, float32, float64, float16 or bfloat16.
         indices: ``[rows, columns]``, int32 or int64. Column 0 is the batch number, ``0 .. batch_size - 1``;
             other columns are not read.
-        batch_size: rows of the result.
-        out: where to write.
+        batch_size: the number of rows of the result.
+        out: the array to write to.
 
     Returns:
         features_out: ``[batch_size, channels]``, ``out`` or a new array.
 
     Raises:
-        ValueError: arguments that do not fit together, or a batch number out of range.
-        TypeError: something that is no array, or no integer.
+        ValueError: an argument has an invalid shape or dtype, or a batch number is out of range.
+        TypeError: an argument is not an array or an integer where one is expected.
 
     Example:
         >>> features = np.array([[1.0, 2.0], [4.0, 0.0], [-3.0, 6.0]], np.float32)
@@ -55,7 +56,7 @@ def global_max_pool_forward(
 def global_max_pool_backward(
     features: Source[R], features_out: Array, output_grad: Array, indices: Array, *, out: R | None = None
 ) -> R:
-    """The gradient of ``features`` of :func:`global_max_pool_forward`, for that of its result.
+    """The gradient of :func:`global_max_pool_forward` with respect to ``features``.
 
     ::
 
@@ -84,8 +85,8 @@ def global_avg_pool_forward(
 
         features_out[b] = mean(features[i] for all rows i with indices[i, 0] == b)    # 0 without such a row
 
-    Sums are in float32 (float64 for float64), in ascending row, 512 rows of a batch element at a time; the
-    result is rounded once. Arguments and errors are as for :func:`global_max_pool_forward`.
+    Sums are in float32 (float64 for float64), in ascending order of rows, 512 rows of a batch element at a
+    time; the result is rounded once. Arguments and errors are as for :func:`global_max_pool_forward`.
 
     Example:
         >>> features = np.array([[1.0, 2.0], [4.0, 0.0], [-3.0, 6.0]], np.float32)
@@ -97,7 +98,7 @@ def global_avg_pool_forward(
 
 
 def global_avg_pool_backward(output_grad: Source[R], indices: Array, *, out: R | None = None) -> R:
-    """The gradient of ``features`` of :func:`global_avg_pool_forward`, for that of its result.
+    """The gradient of :func:`global_avg_pool_forward` with respect to ``features``.
 
     ::
 

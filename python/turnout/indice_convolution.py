@@ -44,35 +44,35 @@ def indice_convolution_forward(
             features_out[o] += features[i] @ filters[k]
         features_out += bias
 
-    Sums are in float32 (float64 for float64), in ascending ``k`` and ``j``; the bias is last; results are
-    rounded once. They are the same bits for any number of threads. A pair that names a row that is not there
-    is refused, with its ``k`` and ``j``; entries beyond ``indice_num`` are not read.
+    Sums are in float32 (float64 for float64), in ascending ``k`` and ``j``, then the bias; results are
+    rounded once. They have the same bits for any number of threads. A pair with a row out of range is an
+    error that names its ``k`` and ``j``; entries beyond ``indice_num`` are not read.
 
-    Arrays are in CPU memory; all but ``filters`` are contiguous; read-only inputs are fine. On an error
-    nothing is written.
+    Arrays must be in CPU memory, and all but ``filters`` contiguous; inputs may be read-only. A failing call
+    writes nothing.
 
     Args:
         features: ``[rows, in_channels]``, float32, float64, float16 or bfloat16.
         filters: ``[k..., in_channels, out_channels]`` or ``[offsets, in_channels, out_channels]``, dtype of
-            ``features``. A strided view is read in place: ``weight.transpose(1, 2, 3, 4, 0)`` of one that is
-            ``[out, k..., in]``.
+            ``features``. Strided views are read in place, such as ``weight.transpose(1, 2, 3, 4, 0)`` of a
+            weight ``[out, k..., in]``.
         indice_pairs: ``[offsets, 2, columns]``, int32.
-        indice_num: ``[offsets]``, int32 or int64: how many pairs each offset has.
-        num_act_out: rows of the result.
+        indice_num: ``[offsets]``, int32 or int64: the number of pairs of each offset.
+        num_act_out: the number of rows of the result.
         bias: ``[out_channels]``, dtype of ``features``.
-        inverse: from the outputs of an earlier convolution back to its inputs, along its pairs.
-        subm: of a submanifold convolution: the offset with the most pairs, the first of equals, maps every
-            row to itself, and its pairs are not read. Only with repeated sites that changes the result.
+        inverse: go from the outputs of an earlier convolution back to its inputs, along its pairs.
+        subm: a submanifold convolution: the offset with the most pairs (the first of equals) maps every row
+            to itself, and its pairs are not read. This changes the result only if sites are repeated.
         index: from :func:`indice_convolution_index` for these pairs; saves the time to build it.
-        out: where to write.
+        out: the array to write to.
 
     Returns:
-        features_out: ``[num_act_out, out_channels]``, ``out`` or a new array: a torch tensor when
-            ``features`` is one, else a NumPy array.
+        features_out: ``[num_act_out, out_channels]``, ``out`` or a new array: a torch tensor if ``features``
+            is one, otherwise a NumPy array.
 
     Raises:
-        ValueError: arguments that do not fit together, with a message that names the first one.
-        TypeError: something that is no array, or no integer.
+        ValueError: an argument has an invalid shape, dtype or value; the message names the first one.
+        TypeError: an argument is not an array or an integer where one is expected.
 
     Example:
         >>> sites = np.array([[0, 0], [0, 1], [0, 5]], np.int32)  # batch number, x
@@ -99,7 +99,7 @@ def indice_convolution_backward_data(
     subm: bool = False,
     out: R | None = None,
 ) -> R:
-    """The gradient of ``features`` of :func:`indice_convolution_forward`, for that of its result.
+    """The gradient of :func:`indice_convolution_forward` with respect to ``features``.
 
     ::
 
@@ -108,8 +108,9 @@ def indice_convolution_backward_data(
             i, o = indice_pairs[k, 0, j], indice_pairs[k, 1, j]      # exchanged by inverse
             input_grad[i] += output_grad[o] @ filters[k].T
 
-    Arguments, sums and errors are as there; ``num_act_in`` is the number of rows of ``features``. ``index``
-    is for the opposite ``inverse``: it leads from the rows of ``output_grad`` to those of the result.
+    Arguments, sums and errors are as in the forward call; ``num_act_in`` is the number of rows of
+    ``features``. ``index`` is that of the opposite ``inverse``, from the rows of ``output_grad`` to those of
+    the result.
 
     Example:
         >>> sites = np.array([[0, 0], [0, 1], [0, 5]], np.int32)  # batch number, x
@@ -136,32 +137,31 @@ def indice_convolution_index(
 ) -> R:
     """An index of the pairs by output row, to keep between convolutions along the same pairs.
 
-    A convolution without ``index`` builds one in each call, which takes up to a fifth of its time. Results
-    are bit-identical with and without it. ::
+    A convolution without ``index`` builds one in each call, which takes up to a fifth of its time. The
+    results have the same bits with and without it. ::
 
         index = indice_convolution_index(pairs, num, rows, out_rows)
         grad_index = indice_convolution_index(pairs, num, out_rows, rows, inverse=True)
         y = indice_convolution_forward(x, filters, pairs, num, out_rows, index=index)
         dx = indice_convolution_backward_data(dy, filters, pairs, num, rows, index=grad_index)
 
-    One index is for any number of channels, dtype and number of threads. An index with a row or an offset out
-    of range is refused; the index of other pairs of the same size gives their results. Its contents are not
-    documented and may differ between releases.
+    One index works for any number of channels, dtype and number of threads. An index with a row or an offset
+    out of range is an error; the index of other pairs of the same size gives the results for those pairs. Its
+    contents are not documented and may differ between releases.
 
     Args:
         indice_pairs: ``[offsets, 2, columns]``, int32.
         indice_num: ``[offsets]``, int32 or int64.
         rows: the number of rows of ``features``.
         out_rows: the number of rows of the result.
-        inverse: of the convolution.
-        subm: of the convolution.
-        out: where to write.
+        inverse, subm: those of the convolution.
+        out: the array to write to.
 
     Returns:
         index: ``[n]``, int64, ``out`` or a new array.
 
     Raises:
-        ValueError: arguments that do not fit together, with a message that names the first one.
+        ValueError: an argument has an invalid shape, dtype or value; the message names the first one.
 
     Example:
         >>> sites = np.array([[0, 0], [0, 1], [0, 5]], np.int32)  # batch number, x
@@ -186,14 +186,14 @@ def indice_convolution_backward_filter(
     subm: bool = False,
     out: R | None = None,
 ) -> R:
-    """The gradient of ``filters`` of :func:`indice_convolution_forward`, for that of its result.
+    """The gradient of :func:`indice_convolution_forward` with respect to ``filters``.
 
     ::
 
         filters_grad[k] = sum(outer(features[i], output_grad[o]) for the pairs (i, o) of offset k)
 
-    ``filters_grad`` is ``[offsets, in_channels, out_channels]``; 0 for an offset without pairs. Sums are made
-    of 512 pairs at a time, and these added in order. All else is as there.
+    ``filters_grad`` is ``[offsets, in_channels, out_channels]``; 0 for an offset without pairs. Pairs are
+    summed 512 at a time, and these sums are added in order. Otherwise this is like the forward call.
 
     Example:
         >>> sites = np.array([[0, 0], [0, 1], [0, 5]], np.int32)  # batch number, x
@@ -226,8 +226,8 @@ def indice_max_pool_forward(
             i, o = indice_pairs[k, 0, j], indice_pairs[k, 1, j]
             features_out[o] = where(features[i] > features_out[o], features[i], features_out[o])
 
-    ``init`` is "zero", so that windows of negative numbers give 0, or "lowest": the lowest finite number. NaN
-    never wins. Arguments and errors are as for :func:`indice_convolution_forward`.
+    ``init`` is "zero", so that windows of negative numbers give 0, or "lowest", the lowest finite number. NaN
+    is ignored. Arguments and errors are as for :func:`indice_convolution_forward`.
 
     Example:
         >>> sites = np.array([[0, 0], [0, 1], [0, 5]], np.int32)  # batch number, x
@@ -248,7 +248,7 @@ def indice_max_pool_backward(
     *,
     out: R | None = None,
 ) -> R:
-    """The gradient of ``features`` of :func:`indice_max_pool_forward`, for that of its result.
+    """The gradient of :func:`indice_max_pool_forward` with respect to ``features``.
 
     ::
 
@@ -274,7 +274,7 @@ def indice_max_pool_backward(
 def indice_avg_pool_forward(
     features: Source[R], indice_pairs: Array, indice_num: Array, num_act_out: Int, *, out: R | None = None
 ) -> R:
-    """The mean of each window over the pairs it has, along the pairs of :func:`turnout.get_indice_pairs`.
+    """The mean of each window over its pairs, along the pairs of :func:`turnout.get_indice_pairs`.
 
     ::
 
@@ -296,7 +296,7 @@ def indice_avg_pool_forward(
 def indice_avg_pool_backward(
     output_grad: Source[R], indice_pairs: Array, indice_num: Array, num_act_in: Int, *, out: R | None = None
 ) -> R:
-    """The gradient of ``features`` of :func:`indice_avg_pool_forward`, for that of its result.
+    """The gradient of :func:`indice_avg_pool_forward` with respect to ``features``.
 
     ::
 

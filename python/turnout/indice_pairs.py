@@ -1,4 +1,4 @@
-"""Sparse convolution: which input site meets which output site under which kernel offset."""
+"""The pairs of input and output sites of sparse convolutions, for each kernel offset."""
 
 from __future__ import annotations
 
@@ -31,52 +31,52 @@ def get_indice_pairs(
     ::
 
         for each kernel offset k (the last dimension fastest), for each input row r with site (n, x):
-            (n, o) is its output when, in every dimension, 0 <= o < output_shape and
+            (n, o) is its output if, in every dimension, 0 <= o < output_shape and
                 x + padding - k * dilation == o * stride
                 o == x * stride - padding + k * dilation        # transpose
-            out_indices[q] = (n, o)                             # q: its place among all outputs
+            out_indices[q] = (n, o)                             # q: its position among all outputs
             indice_pairs[k, 0, indice_num[k]] = r
             indice_pairs[k, 1, indice_num[k]] = q
             indice_num[k] += 1
 
-    Outputs are in ascending ``(n, o)``, the pairs of an offset in ascending input row, and what is left of
-    ``indice_pairs`` is -1. ``output_shape`` is that of :func:`indice_pairs_output_shape`.
+    Outputs are in ascending ``(n, o)``, the pairs of an offset in ascending input row; unused elements of
+    ``indice_pairs`` are -1. ``output_shape`` is that of :func:`indice_pairs_output_shape`.
 
     Submanifold (``subm``): the outputs are the input sites, in their order, and pairs with any other output
-    are dropped. Of equal sites the last one is the output; all are inputs. Kernels are odd, the stride is 1,
-    and ``padding`` is ignored, as mmcv and spconv do: it is ``kernel_size // 2 * dilation``, whatever was
-    given. (From C and C++ a padding that is given is obeyed.)
+    are dropped. If sites are repeated, all of them are inputs and the last one is the output. Kernels must be
+    odd and the stride 1. ``padding`` is ignored, as in mmcv and spconv, and is ``kernel_size // 2 *
+    dilation``. (C and C++ use a given padding.)
 
-    Arrays are in CPU memory. Inputs may be read-only and strided; strided ones are copied first. ``out`` is
-    contiguous. On an error nothing is written.
+    Arrays must be in CPU memory. Inputs may be read-only or strided (strided ones are copied first); ``out``
+    must be contiguous. A failing call writes nothing.
 
     Args:
         indices: ``[rows, 1 + dims]``, int32 or int64: batch number and coordinates of each site, in any
-            order; 1 to 4 dims. A number out of range is refused, with its row.
-        batch_size: one more than the largest batch number may be.
-        spatial_shape: of the input, one extent for each dimension.
-        kernel_size: an integer, or one for each dimension, as for all that follow; -1: the whole extent, for
-            one output (not with ``subm`` or ``transpose``).
-        stride: between outputs; ``transpose``: between inputs.
+            order; 1 to 4 dims. A value out of range is an error that names its row.
+        batch_size: the number of batch elements; batch numbers are below it.
+        spatial_shape: the shape of the input, one extent for each dimension.
+        kernel_size: an integer, or one for each dimension, as for the arguments below; -1 means the whole
+            extent, which gives one output (not with ``subm`` or ``transpose``).
+        stride: between outputs; with ``transpose`` between inputs.
         padding: on both sides; ignored with ``subm``.
         dilation: between kernel offsets. It may differ from 1 together with ``stride``.
-        output_padding: what ``transpose`` adds to its output shape.
-        subm: outputs at the input sites alone.
+        output_padding: added to the output shape of ``transpose``.
+        subm: outputs are the input sites.
         transpose: the transposed convolution.
-        out: where to write: a tuple in the order of the results, with None for what is to be allocated. Rows
-            of ``out_indices`` that are not needed become -1.
+        out: a tuple of arrays to write to, in the order of the results, with None to allocate one. Unused
+            rows of ``out_indices`` become -1.
 
     Returns:
         out_indices: ``[outputs, 1 + dims]``, dtype of ``indices``.
         indice_pairs: ``[kernel_volume, 2, rows]``, int32.
-        indice_num: ``[kernel_volume]``, int32: how many pairs each offset has.
+        indice_num: ``[kernel_volume]``, int32: the number of pairs of each offset.
 
-        Each is the array from ``out``, or a new one: a torch tensor when ``indices`` is one, else a NumPy
+        Each is the array from ``out`` or a new one: a torch tensor if ``indices`` is one, otherwise a NumPy
         array.
 
     Raises:
-        ValueError: arguments that do not fit together, with a message that names the first one.
-        TypeError: something that is no array, no integer, or no tuple.
+        ValueError: an argument has an invalid shape, dtype or value; the message names the first one.
+        TypeError: an argument is not an array, an integer or a tuple where one is expected.
 
     Example:
         >>> sites = np.array([[0, 0], [0, 1], [0, 5]], np.int32)  # batch number, x
@@ -85,7 +85,7 @@ def get_indice_pairs(
         [[0, 0], [0, 2]]
         >>> num.tolist()  # one pair with the kernel's first offset, two with its second
         [1, 2]
-        >>> pairs[1, :, :2].tolist()  # input rows 1 and 2 meet output rows 0 and 1
+        >>> pairs[1, :, :2].tolist()  # input rows 1 and 2, output rows 0 and 1
         [[1, 2], [0, 1]]
     """
     return _core.get_indice_pairs(

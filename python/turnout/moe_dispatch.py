@@ -1,4 +1,4 @@
-"""Mixture of experts: tokens into their experts' buffers."""
+"""Mixture of experts: copies tokens into their experts' buffers."""
 
 from __future__ import annotations
 
@@ -35,30 +35,30 @@ def moe_dispatch_forward(
             if 0 <= indices[k, i] < num_experts and 0 <= locations[k, i] < capacity:
                 dispatch[indices[k, i] * capacity + locations[k, i], :] = gates[k, i] * input[i, :]
 
-    A token whose expert or slot is out of range is dropped: no value of an index is an error. Of several
-    tokens on one row the last one wins. Rows that no token names are zero; with ``out`` they keep their
-    content. The product is rounded once, in the tokens' type (16-bit floats: in float32, then to nearest
-    even). The bits depend on neither the number of threads nor the instruction set.
+    A token whose expert or slot is out of range is dropped; no index value is an error. If several tokens
+    have the same row, the last one wins. Rows without a token are zero, or keep their contents if ``out`` is
+    given. Each product is rounded once, in the tokens' dtype; 16-bit floats are multiplied in float32 and
+    rounded to nearest even. The bits depend on neither the number of threads nor the instruction set.
 
-    Arrays are in CPU memory. Inputs may be read-only and strided; strided ones are copied first. ``out`` is
-    contiguous. On an error nothing is written.
+    Arrays are in CPU memory. Inputs may be read-only and strided; strided inputs are copied first. ``out``
+    must be contiguous. If the call fails, nothing is written.
 
     Args:
-        gates: weights, ``[samples]`` or ``[choices, samples]``; of the dtype of ``input``, or float32.
+        gates: weights, ``[samples]`` or ``[choices, samples]``, with the dtype of ``input`` or float32.
         indices: expert of each token, int32 or int64, shaped like ``gates``.
         locations: slot of each token in its expert's buffer, int32 or int64, shaped like ``gates``.
         input: tokens, ``[samples, hidden]``, float32, float64, float16 or bfloat16.
-        capacity: slots of one expert.
-        num_experts: experts in all.
-        out: where to write, ``[num_experts * capacity, hidden]`` of the dtype of ``input``. It may share
-            memory with ``input``, which is then copied first.
+        capacity: number of slots per expert.
+        num_experts: number of experts.
+        out: output array, ``[num_experts * capacity, hidden]``, with the dtype of ``input``. It may overlap
+            ``input``, which is then copied first.
 
     Returns:
-        ``out``, or a new array: a torch tensor when ``input`` is one, else a NumPy array.
+        ``out``, or a new array: a torch tensor if ``input`` is one, otherwise a NumPy array.
 
     Raises:
-        ValueError: arguments that do not fit together, with a message that names the first one.
-        TypeError: something that is no array, or no integer.
+        ValueError: if arguments are inconsistent; the message names the first one.
+        TypeError: if an argument is not an array, or not an integer.
 
     Example:
         >>> tokens = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], np.float32)
@@ -87,20 +87,20 @@ def moe_dispatch_backward_data(
         row = indices[k, i] * capacity + locations[k, i]
         grad_input[i, :] = sum over k of gates[k, i] * dispatch[row, :]
 
-    A dropped choice adds +0. Terms are added in the order of k; each product and sum is rounded on its own,
-    in float64 for float64 and in float32 for all other dtypes, and the sum is rounded once to the dtype of
-    the result. The bits depend on neither the number of threads nor the instruction set. A token that another
-    one overwrote in the forward call still has a gradient.
+    A dropped choice adds +0. Terms are added in ascending k. Each product and each sum is rounded separately,
+    in float64 for float64 and in float32 for all other dtypes, and the result is rounded once to its dtype.
+    The bits depend on neither the number of threads nor the instruction set. A token that was overwritten in
+    the forward call still gets a gradient.
 
     Args:
-        gates: as in the forward call; None: ones.
+        gates: as in the forward call; None means all ones.
         indices, locations: as in the forward call, ``[samples]`` or ``[choices, samples]``.
-        dispatch: the gradient of its result, ``[num_experts * capacity, hidden]``.
+        dispatch: the gradient of the forward result, ``[num_experts * capacity, hidden]``.
         capacity, num_experts: as in the forward call.
-        out: where to write, ``[samples, hidden]`` of the dtype of ``dispatch``; all of it is written.
+        out: output array, ``[samples, hidden]``, with the dtype of ``dispatch``; all of it is written.
 
     Returns:
-        ``out``, or a new array of the kind of ``dispatch``.
+        ``out``, or a new array of the same type as ``dispatch``.
 
     Example:
         >>> gates = np.array([1.0, 0.5, 2.0], np.float32)
@@ -128,18 +128,18 @@ def moe_dispatch_backward_gate(
 
         grad_gates[k, i] = sum over j of input[i, j] * dispatch[indices[k, i] * capacity + locations[k, i], j]
 
-    0 for a dropped choice. Sums are accumulated in float64; their bits do not depend on the number of
-    threads.
+    The gradient of a dropped choice is 0. Products are summed in float32 over up to 1024 columns, and these
+    sums in float64; for float64 all sums are in float64. The bits do not depend on the number of threads.
 
     Args:
         indices, locations: as in the forward call, ``[samples]`` or ``[choices, samples]``.
-        input: its tokens, ``[samples, hidden]``.
-        dispatch: the gradient of its result, ``[num_experts * capacity, hidden]``.
+        input: the tokens of the forward call, ``[samples, hidden]``.
+        dispatch: the gradient of the forward result, ``[num_experts * capacity, hidden]``.
         capacity, num_experts: as in the forward call.
-        out: where to write, shaped like ``indices``, of the dtype of ``input`` or float32.
+        out: output array, shaped like ``indices``, with the dtype of ``input`` or float32.
 
     Returns:
-        ``out``, or a new array of the dtype of ``input``.
+        ``out``, or a new array with the dtype of ``input``.
 
     Example:
         >>> tokens = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], np.float32)
@@ -164,8 +164,8 @@ def moe_dispatch_backward(
 ) -> tuple[R, R2]:
     """Both gradients of :func:`moe_dispatch_forward`, with one read of ``dispatch``.
 
-    Returns grad_input and grad_gates: those of :func:`moe_dispatch_backward_data` and
-    :func:`moe_dispatch_backward_gate`, of the dtypes of ``input`` and ``gates``.
+    Returns grad_input and grad_gates as :func:`moe_dispatch_backward_data` and
+    :func:`moe_dispatch_backward_gate` define them, with the dtypes of ``input`` and ``gates``.
 
     Example:
         >>> tokens = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], np.float32)

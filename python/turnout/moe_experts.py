@@ -1,4 +1,4 @@
-"""Mixture of experts: products of groups of rows, and the expert block with weights of 32 to 4 bits."""
+"""Mixture of experts: grouped matrix products, and the expert block with weights of 32 to 4 bits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 def grouped_mm(
     input: Source[R], weight: Array, *, offs: Array, bias: Array | None = None, out: R | None = None
 ) -> R:
-    """Multiplies groups of rows with a matrix each.
+    """Multiplies each group of rows by its own matrix.
 
     ::
 
@@ -30,13 +30,13 @@ def grouped_mm(
 
     Args:
         input: ``[rows, depth]``, float32, float64, float16 or bfloat16.
-        weight: ``[groups, depth, columns]`` of the same dtype, with any strides; no copy is made.
-        offs: ``[groups]``, int32 or int64: where each group ends, ascending, ``0 .. rows``.
-        bias: ``[groups, columns]``.
-        out: where to write, ``[rows, columns]``.
+        weight: ``[groups, depth, columns]``, with the same dtype and any strides; it is not copied.
+        offs: ``[groups]``, int32 or int64: the end of each group, ascending, ``0 .. rows``.
+        bias: ``[groups, columns]`` or None.
+        out: output array, ``[rows, columns]``.
 
     Returns:
-        ``out``, or a new array. Sums are in float32 (float64 for float64), rounded once.
+        ``out``, or a new array. Sums are in float32 (float64 for float64) and are rounded once.
 
     Example:
         >>> rows = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], np.float32)
@@ -61,7 +61,7 @@ def grouped_mm_backward_weight(
 
     Returns:
         weight_grad: ``[groups, depth, columns]``; zero for an empty group.
-        bias_grad: ``[groups, columns]``, or None without ``with_bias``.
+        bias_grad: ``[groups, columns]``, or None unless ``with_bias``.
 
     Example:
         >>> rows = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], np.float32)
@@ -92,7 +92,7 @@ def moe_experts(
     transposed: bool = False,
     out: R | None = None,
 ) -> R:
-    """The expert block of a mixture: for each token the weighted sum of what its experts give.
+    """The expert block of a mixture: the weighted sum of the experts' outputs for each token.
 
     ::
 
@@ -102,23 +102,23 @@ def moe_experts(
 
     Args:
         hidden_states: ``[tokens, hidden]``, float32, float16 or bfloat16.
-        topk_ids: ``[tokens, choices]``, int32 or int64. An id outside of ``0 .. experts-1`` adds nothing.
-        topk_weights: ``[tokens, choices]``, of the dtype of the tokens or float32.
-        w13: ``[experts, 2 * inner, hidden]``: the gate rows, then the up rows. Of the dtype of the tokens, or
-            float16 or bfloat16 beside float32. Any strides; no copy is made.
-        w2: ``[experts, hidden, inner]``, likewise.
-        w13_bias: ``[experts, 2 * inner]``.
-        w2_bias: ``[experts, hidden]``.
-        activation: "silu", "gelu", "gelu_tanh", "relu" or "swigluoai", which is that of GPT-OSS.
-        gated: False: ``w13`` has ``inner`` rows, and no gate.
-        interleaved: gate and up rows alternate.
-        alpha: of "swigluoai".
-        limit: of "swigluoai"; None: no limit.
-        transposed: ``w13`` is ``[experts, hidden, 2 * inner]`` and ``w2`` is ``[experts, inner, hidden]``.
-        out: where to write, ``[tokens, hidden]``.
+        topk_ids: ``[tokens, choices]``, int32 or int64. An id outside ``0 .. experts-1`` adds nothing.
+        topk_weights: ``[tokens, choices]``, with the dtype of the tokens or float32.
+        w13: ``[experts, 2 * inner, hidden]``: the gate rows, then the up rows. It has the dtype of the
+            tokens, or is float16 or bfloat16 with float32 tokens. Any strides; it is not copied.
+        w2: ``[experts, hidden, inner]``, with the dtype of ``w13`` and any strides.
+        w13_bias: ``[experts, 2 * inner]``, with the dtype of ``w13`` or float32.
+        w2_bias: ``[experts, hidden]``, with the dtype of ``w13`` or float32.
+        activation: "silu", "gelu", "gelu_tanh", "relu", or "swigluoai", the activation of GPT-OSS.
+        gated: if False, ``w13`` has ``inner`` rows and no gate.
+        interleaved: whether gate and up rows alternate.
+        alpha: parameter of "swigluoai".
+        limit: parameter of "swigluoai"; None means no limit.
+        transposed: if True, ``w13`` is ``[experts, hidden, 2 * inner]``, ``w2`` ``[experts, inner, hidden]``.
+        out: output array, ``[tokens, hidden]``.
 
     Returns:
-        ``out``, or a new array. Everything between is float32; the result is rounded once.
+        ``out``, or a new array. Intermediate values are float32; the result is rounded once.
 
     Example:
         >>> tokens = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
@@ -158,29 +158,25 @@ def moe_experts_quantized(
     limit: float | None = None,
     out: R | None = None,
 ) -> R:
-    """:func:`moe_experts` with weights of 8 or 4 bits, as :func:`quantize_experts` makes them.
+    """:func:`moe_experts` with 8-bit or 4-bit weights, as :func:`quantize_experts` returns them.
 
-    Few tokens are bound by reading weights, and these are a half and a quarter of float16. Tokens and
-    everything between stay as they are: only the weights are rounded.
+    With few tokens, reading weights takes most of the time, and these have half or less than a third of the
+    bytes of float16. Only the weights are rounded, not the tokens or intermediate values.
 
     Args:
         hidden_states: ``[tokens, hidden]``, float32, float16 or bfloat16.
-        topk_ids: ``[tokens, choices]``, int32 or int64. An id outside of ``0 .. experts-1`` adds nothing.
-        topk_weights: ``[tokens, choices]``, of the dtype of the tokens or float32.
+        topk_ids: ``[tokens, choices]``, int32 or int64. An id outside ``0 .. experts-1`` adds nothing.
+        topk_weights: ``[tokens, choices]``, with the dtype of the tokens or float32.
         w13: int8 ``[experts, 2 * inner, hidden]``, or for 4 bits uint8 ``[experts, 2 * inner, hidden / 2]``
-            with ``hidden`` and ``inner`` multiples of 32. Contiguous, like the other arrays.
+            with ``hidden`` and ``inner`` multiples of 32. Contiguous, like all other arrays.
         w13_scale: ``[experts, 2 * inner, 1]``, or for 4 bits ``[experts, 2 * inner, hidden / 32]``; float32,
             float16 or bfloat16.
         w2: ``[experts, hidden, inner]`` or ``[experts, hidden, inner / 2]``.
         w2_scale: ``[experts, hidden, 1]`` or ``[experts, hidden, inner / 32]``.
-        w13_bias: ``[experts, 2 * inner]``, of the dtype of the tokens or float32.
-        w2_bias: ``[experts, hidden]``, likewise.
-        activation: see :func:`moe_experts`, like the other arguments.
-        gated: False: ``w13`` has ``inner`` rows, and no gate.
-        interleaved: gate and up rows alternate.
-        alpha: of "swigluoai".
-        limit: of "swigluoai"; None: no limit.
-        out: where to write, ``[tokens, hidden]``.
+        w13_bias: ``[experts, 2 * inner]``, with the dtype of the tokens or float32.
+        w2_bias: ``[experts, hidden]``, with the dtype of the tokens or float32.
+        activation, gated, interleaved, alpha, limit: as for :func:`moe_experts`.
+        out: output array, ``[tokens, hidden]``.
 
     Example:
         >>> tokens, ids = np.array([[1.0, 2.0]], np.float32), np.array([[0]])
@@ -199,11 +195,11 @@ def moe_experts_quantized(
 
 
 def quantize_experts(weight: NumPyArray, *, bits: Literal[8, 4] = 8) -> tuple[NumPyArray, NumPyArray]:
-    """Rounds weights of ``[experts, rows, depth]`` to 8 or 4 bits, for :func:`moe_experts_quantized`.
+    """Rounds weights ``[experts, rows, depth]`` to 8 or 4 bits, for :func:`moe_experts_quantized`.
 
-    8 bits: int8, one scale for a row, the largest magnitude becomes 127. 4 bits: two elements in a byte, one
-    scale for each 32 elements of a row, the element with the largest magnitude becomes -8. One expert is
-    processed after the other, so that no second copy of all weights is made.
+    With 8 bits, values are int8 with one scale per row; the largest magnitude becomes 127. With 4 bits, a
+    byte holds two elements, and there is one scale per 32 elements of a row; the element with the largest
+    magnitude becomes -8. Experts are processed one at a time, without a second copy of all weights.
 
     Returns:
         values: int8 ``[experts, rows, depth]``, or uint8 ``[experts, rows, depth / 2]``.

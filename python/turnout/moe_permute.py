@@ -1,4 +1,4 @@
-"""Mixture of experts without capacity: tokens in the order of their experts, and back."""
+"""Mixture of experts without capacity: sorts tokens by expert, and back."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def moe_token_permute(
     Args:
         tokens: ``[samples, hidden]``, any dtype of at most 8 bytes.
         indices: experts, ``[samples]`` or ``[samples, choices]``, int32 or int64, any values.
-        num_out_tokens: how many rows are kept: None or 0 for all, a negative number as in a slice.
-        out: where to write: a tuple of both results, with None for what is to be allocated.
+        num_out_tokens: number of rows to keep. None or 0 keeps all; a negative number counts from the end.
+        out: tuple of output arrays for both results; None allocates that result.
 
     Returns:
         permuted_tokens: ``[rows, hidden]``.
-        sorted_indices: ``[samples * choices]``, int32: where each choice went. Choices that are not kept have
-            values of ``rows`` and more.
+        sorted_indices: ``[samples * choices]``, int32: the row of each choice. Values of ``rows`` and more
+            mark dropped choices.
 
     Example:
         >>> tokens = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
@@ -53,24 +53,24 @@ def moe_token_permute(
 def moe_token_unpermute(
     permuted_tokens: Source[R], sorted_indices: Array, probs: Array | None = None, *, out: R | None = None
 ) -> R:
-    """The way back of :func:`moe_token_permute`: the weighted sum of the rows of each token.
+    """The inverse of :func:`moe_token_permute`: the weighted sum of the rows of each token.
 
     ::
 
         tokens[i, :] = sum over k of probs[i, k] * permuted_tokens[sorted_indices[i * choices + k], :]
 
-    An index out of range adds +0. Order and rounding of additions are those of
+    An index out of range adds +0. Additions are ordered and rounded as in
     :func:`turnout.moe_dispatch_backward_data`.
 
     Args:
         permuted_tokens: ``[rows, hidden]``, float32, float64, float16 or bfloat16.
         sorted_indices: ``[samples * choices]``, int32 or int64.
-        probs: ``[samples]`` or ``[samples, choices]``, of the dtype of ``permuted_tokens`` or float32. None:
-            one choice for each token, and no multiplication.
-        out: where to write, ``[samples, hidden]``.
+        probs: ``[samples]`` or ``[samples, choices]``, with the dtype of ``permuted_tokens`` or float32. None
+            means one choice per token and no multiplication.
+        out: output array, ``[samples, hidden]``.
 
     Returns:
-        ``out``, or a new array of the kind of ``permuted_tokens``.
+        ``out``, or a new array of the same type as ``permuted_tokens``.
 
     Example:
         >>> tokens = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
@@ -91,25 +91,25 @@ def sort_chunks_by_idxs(
     *,
     out: tuple[R | None, R2 | None] | None = None,
 ) -> tuple[R, R2 | None]:
-    """Cuts the rows of ``input`` into chunks and puts them into another order.
+    """Splits the rows of ``input`` into chunks and reorders the chunks.
 
     ::
 
         output = concatenate([chunks[i] for i in sorted_idxs])    # chunks: split_sizes rows each, in order
 
-    :func:`turnout.moe_re_routing` is this with ``split_sizes = c.ravel()`` and
+    :func:`turnout.moe_re_routing` is this function with ``split_sizes = c.ravel()`` and
     ``sorted_idxs = arange(ranks * experts).reshape(ranks, experts).T.ravel()``.
 
     Args:
         input: ``[rows, hidden]``, any dtype of at most 8 bytes.
-        split_sizes: ``[chunks]``, int32 or int64: each is 0 or more, and they sum to ``rows``.
-        sorted_idxs: ``[chunks]``, int32 or int64: a permutation.
-        probs: ``[rows]``, any dtype: moves with its row.
-        out: where to write: a tuple of both results, with None for what is to be allocated.
+        split_sizes: ``[chunks]``, int32 or int64. Each must be 0 or more, and they must sum to ``rows``.
+        sorted_idxs: ``[chunks]``, int32 or int64; must be a permutation.
+        probs: ``[rows]``, any dtype, or None; reordered like the rows.
+        out: tuple of output arrays for both results; None allocates that result.
 
     Returns:
         output: shape and dtype of ``input``.
-        permuted_probs: shape and dtype of ``probs``, or None without it.
+        permuted_probs: shape and dtype of ``probs``, or None if ``probs`` is None.
 
     Example:
         >>> rows = np.array([[0.0], [1.0], [2.0], [3.0], [4.0]], np.float32)

@@ -1,4 +1,4 @@
-"""Mixture of experts, after an all-to-all: tokens that arrive grouped by rank, regrouped by expert."""
+"""Mixture of experts, after an all-to-all: regroups tokens, which arrive grouped by rank, by expert."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def moe_re_routing(
     idx_type: Int = 0,
     out: tuple[R | None, R2 | None, R | None, R3 | None] | None = None,
 ) -> tuple[R, R2 | None, R, R3]:
-    """Brings the tokens of each expert together, those of earlier ranks first.
+    """Groups the tokens by expert, and within each expert by rank.
 
     ::
 
@@ -35,21 +35,21 @@ def moe_re_routing(
                 permute_token_idx[dst + k] = src + k                             # idx_type 0, gather
                 permute_token_idx[src + k] = dst + k                             # idx_type 1, scatter
 
-    Pure movement: the bits are those of the input. The order inside each run of ``c[r, e]`` tokens stays.
+    Rows are copied bit by bit. The order within each run of ``c[r, e]`` tokens is kept.
 
-    Arrays are in CPU memory. Inputs may be read-only and strided; strided ones are copied first. ``out`` is
-    contiguous. On an error nothing is written.
+    Arrays are in CPU memory. Inputs may be read-only and strided; strided inputs are copied first. ``out``
+    must be contiguous. If the call fails, nothing is written.
 
     Args:
-        tokens: ``[rows, hidden]``, grouped by rank and inside each rank by expert; any dtype of at most 8
-            bytes, those of ml_dtypes included.
-        expert_token_num_per_rank: ``[ranks, experts]``, int32 or int64: how many tokens each rank sent to
-            each expert. Each is 0 or more, and they sum to ``rows``.
-        per_token_scales: ``[rows]`` or ``[rows, scale_width]``, any dtype: moves with its token.
-        expert_token_num_type: 1: ``expert_token_num`` counts the tokens of each expert; 0: it is the running
-            sum of that, whose last entry is ``rows``.
-        idx_type: 0: ``permute_token_idx`` says where each output row came from; 1: where each input row went.
-        out: where to write: a tuple in the order of the results, with None for what is to be allocated.
+        tokens: ``[rows, hidden]``, grouped by rank and within each rank by expert; any dtype of at most 8
+            bytes, including those of ml_dtypes.
+        expert_token_num_per_rank: ``[ranks, experts]``, int32 or int64: the number of tokens that each rank
+            sent to each expert. Each must be 0 or more, and they must sum to ``rows``.
+        per_token_scales: ``[rows]`` or ``[rows, scale_width]``, any dtype, or None; moved with the tokens.
+        expert_token_num_type: if 1, ``expert_token_num`` is the number of tokens of each expert; if 0, their
+            cumulative sum, whose last entry is ``rows``.
+        idx_type: 0: ``permute_token_idx`` has the input row of each output row; 1: the converse.
+        out: tuple of output arrays, in the order of the results; None allocates that result.
 
     Returns:
         permute_tokens: shape and dtype of ``tokens``.
@@ -57,12 +57,12 @@ def moe_re_routing(
         permute_token_idx: ``[rows]``, int32.
         expert_token_num: ``[experts]``, dtype of ``expert_token_num_per_rank``.
 
-        Each is the array from ``out``, or a new one: a torch tensor when the argument it is made from is one
-        (``tokens`` for the index), else a NumPy array.
+        Each is the array from ``out``, or a new one: a torch tensor if the corresponding argument is one
+        (``tokens`` for the index), otherwise a NumPy array.
 
     Raises:
-        ValueError: arguments that do not fit together, with a message that names the first one.
-        TypeError: something that is no array, no integer, or no tuple.
+        ValueError: if arguments are inconsistent; the message names the first one.
+        TypeError: if an argument is not an array, not an integer, or not a tuple.
 
     Example:
         >>> tokens = np.array([[0.0], [1.0], [2.0], [3.0], [4.0]], np.float32)
@@ -79,7 +79,7 @@ def moe_re_routing(
 def moe_re_routing_inverse(
     permute_tokens: Source[R], permute_token_idx: Array, *, idx_type: Int = 0, out: R | None = None
 ) -> R:
-    """The way back of :func:`moe_re_routing`, by its index.
+    """The inverse of :func:`moe_re_routing`, given its index.
 
     ::
 
@@ -88,17 +88,17 @@ def moe_re_routing_inverse(
 
     Args:
         permute_tokens: ``[rows, hidden]``, any dtype of at most 8 bytes.
-        permute_token_idx: ``[rows]``, int32 or int64: a permutation of ``0 .. rows-1``. The first entry that
-            is out of range, or named a second time, is refused, and nothing is written.
-        idx_type: the one that ``moe_re_routing`` was called with.
-        out: where to write, shape and dtype of ``permute_tokens``.
+        permute_token_idx: ``[rows]``, int32 or int64: a permutation of ``0 .. rows-1``.
+        idx_type: the ``idx_type`` of the call of ``moe_re_routing``.
+        out: output array with the shape and dtype of ``permute_tokens``.
 
     Returns:
-        ``out``, or a new array: a torch tensor when ``permute_tokens`` is one, else a NumPy array.
+        ``out``, or a new array: a torch tensor if ``permute_tokens`` is one, otherwise a NumPy array.
 
     Raises:
-        ValueError: arguments that do not fit together, with a message that names the first one.
-        TypeError: something that is no array, or no integer.
+        ValueError: if arguments are inconsistent, or if an index is out of range or repeated; the message
+            names the first one.
+        TypeError: if an argument is not an array, or not an integer.
 
     Example:
         >>> tokens = np.array([[0.0], [1.0], [2.0], [3.0], [4.0]], np.float32)

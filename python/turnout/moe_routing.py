@@ -28,16 +28,16 @@ def moe_locations(
             counts[indices[i, k]] += 1
 
     Args:
-        indices: experts, ``[samples]`` or ``[samples, choices]``, int32 or int64. One out of range has
+        indices: experts, ``[samples]`` or ``[samples, choices]``, int32 or int64. An index out of range has
             location -1 and is not counted.
-        num_experts: experts in all.
-        priority: ``[samples]``, floating. Tokens come in descending order of it; equal ones stay in their
-            order, NaN is last.
-        out: where to write: a tuple of locations and counts, with None for what is to be allocated.
+        num_experts: number of experts.
+        priority: ``[samples]``, floating-point, or None. Tokens are taken in descending order of priority;
+            ties keep their order, NaN is last.
+        out: tuple of output arrays for locations and counts; None allocates that result.
 
     Returns:
-        locations: shaped like ``indices``, int32. They may exceed any capacity.
-        counts: ``[num_experts]``, int64: the choices of each expert, kept or not.
+        locations: shaped like ``indices``, int32. They are not limited by a capacity.
+        counts: ``[num_experts]``, int64: the number of choices of each expert, kept or not.
 
     Example:
         >>> experts = np.array([[1, 0], [1, 2], [0, 1]])  # each token's first and second choice
@@ -66,17 +66,16 @@ def moe_dispatch(
 
         dispatch[indices[i, k], locations[i, k], :] = gates[i, k] * input[i, :]
 
-    The rules are those of :func:`turnout.moe_dispatch_forward`, which has its choices first.
+    The rules are those of :func:`turnout.moe_dispatch_forward`, whose routings are ``[choices, samples]``.
 
     Args:
         input: tokens, ``[samples, hidden]``, float32, float64, float16 or bfloat16.
         indices: experts, ``[samples]`` or ``[samples, choices]``, int32 or int64.
-        locations: slots, shaped like ``indices``. None: all 0, so that with a capacity of 1 ``indices`` are
-            rows.
-        capacity: slots of one expert.
-        num_experts: experts in all.
-        gates: weights, shaped like ``indices``, of the dtype of ``input`` or float32; None: rows are copied.
-        out: where to write, ``[num_experts, capacity, hidden]`` or ``[num_experts * capacity, hidden]``.
+        locations: slots, shaped like ``indices``. None: all 0, so with a capacity of 1 an index is a row.
+        capacity: number of slots per expert.
+        num_experts: number of experts.
+        gates: weights, shaped like ``indices``, with the dtype of ``input`` or float32. None copies the rows.
+        out: output array, ``[num_experts, capacity, hidden]`` or ``[num_experts * capacity, hidden]``.
 
     Returns:
         ``out``, or a new array ``[num_experts, capacity, hidden]``.
@@ -102,24 +101,24 @@ def moe_combine(
     *,
     out: R | None = None,
 ) -> R:
-    """The weighted sum of what a token's experts gave for it.
+    """The weighted sum of the experts' outputs for each token.
 
     ::
 
         output[i, :] = sum over k of gates[i, k] * expert_output[indices[i, k], locations[i, k], :]
 
-    A dropped choice adds +0. Order and rounding of additions are those of
+    A dropped choice adds +0. Additions are ordered and rounded as in
     :func:`turnout.moe_dispatch_backward_data`.
 
     Args:
         expert_output: ``[num_experts, capacity, hidden]`` or ``[rows, hidden]``, where ``rows`` is a multiple
             of ``capacity``. With a capacity of 0 all choices are dropped.
         indices, locations, capacity: as for :func:`moe_dispatch`.
-        gates: weights, shaped like ``indices``, of the dtype of ``expert_output`` or float32; None: ones.
-        out: where to write, ``[samples, hidden]``.
+        gates: weights, shaped like ``indices``, of the dtype of ``expert_output`` or float32; None: all ones.
+        out: output array, ``[samples, hidden]``.
 
     Returns:
-        ``out``, or a new array of the kind of ``expert_output``.
+        ``out``, or a new array of the same type as ``expert_output``.
 
     Example:
         >>> expert_output = np.array([[[10.0]], [[20.0]], [[30.0]]], np.float32)  # three experts, one slot
@@ -150,7 +149,7 @@ def moe_combine_backward(
         grad_gates[i, k] = sum over j of grad_output[i, j] * expert_output[row, j]
 
     Returns:
-        grad_expert_output: shaped like ``expert_output``. Of several tokens on one row the last one wins.
+        grad_expert_output: shaped like ``expert_output``. If several tokens have the same row, the last wins.
         grad_gates: shape and dtype of ``gates``.
 
     Example:

@@ -1,4 +1,4 @@
-"""Mutual information: the lattice of the RNN-T loss, its total score and how often each step is taken."""
+"""Mutual information: the total score of the lattice of the RNN-T loss, and the probability of each step."""
 
 from __future__ import annotations
 
@@ -19,48 +19,49 @@ def mutual_information_forward(
     boundary: Array | None = None,
     out: tuple[R | None, R | None] | None = None,
 ) -> tuple[R, R]:
-    """Sums over all ways through a lattice of symbols and frames, in log space.
+    """Sums over all paths through a lattice of symbols and frames, in log space.
 
     ::
 
         p[s_begin, t_begin] = 0                                     for each row b of the batch
-        p[s, t] = log_add(p[s-1, t-off] + px[s-1, t-off],           a symbol; off is 0, or 1 when modified
-                          p[s, t-1] + py[s, t-1])                   no symbol in this frame
+        p[s, t] = log_add(p[s-1, t-off] + px[s-1, t-off],           a symbol; off is 0, or 1 if modified
+                          p[s, t-1] + py[s, t-1])                   a blank: on to the next frame
         ans = p[s_end, t_end]
 
-    Steps from outside the boundary are missing, -inf. Inputs of -inf are normal: such a step is never taken.
-    ``log_add(x, y)`` is x where y is NaN, and NaN where x is.
+    Steps from outside the boundary count as -inf. Inputs may be -inf; such a step is never taken.
+    ``log_add(x, y)`` is x if y is NaN, and NaN if x is NaN.
 
-    Arrays are in CPU memory. Inputs may be read-only and strided; strided ones are copied first. ``out`` is
-    contiguous. On an error nothing is written.
+    Arrays are in CPU memory. Inputs may be read-only and strided; strided inputs are copied first. ``out``
+    must be contiguous. If the call fails, nothing is written.
 
     Args:
-        px: ``[batch, symbols, frames + 1]``, or ``[batch, symbols, frames]``: modified, where a symbol takes
-            a frame as well. float32, float64, float16 or bfloat16.
-        py: ``[batch, symbols + 1, frames]``, dtype of ``px``.
-        boundary: ``[batch, 4]``, int64: s_begin, t_begin, s_end, t_end, positions in p, ends included; the
-            whole lattice if None. A position outside ``0 .. symbols`` or ``0 .. frames`` is refused; with
-            begin beyond end the lattice is empty and its ``ans`` 0.
-        out: where to write: a tuple ``(p, ans)``, with None for what is to be allocated. A ``p`` that is
-            given keeps what it has outside the boundary.
+        px: ``[batch, symbols, frames + 1]``, or ``[batch, symbols, frames]`` for a modified lattice, in which
+            a symbol also takes a frame. float32, float64, float16 or bfloat16.
+        py: ``[batch, symbols + 1, frames]``, with the dtype of ``px``.
+        boundary: ``[batch, 4]``, int64: s_begin, t_begin, s_end, t_end as inclusive positions in p; None
+            means the whole lattice. A position outside ``0 .. symbols`` or ``0 .. frames`` is an error. If
+            begin is beyond end, the lattice is empty and its ``ans`` is 0.
+        out: tuple of output arrays ``(p, ans)``; None allocates that result. A given ``p`` keeps its contents
+            outside the boundary.
 
     Returns:
-        p: ``[batch, symbols + 1, frames + 1]``, float64 beside float64, else float32; -inf outside the
-            boundary.
-        ans: ``[batch]``, dtype of ``p``.
+        p: ``[batch, symbols + 1, frames + 1]``, float64 if ``px`` is float64, otherwise float32; -inf outside
+            the boundary.
+        ans: ``[batch]``, with the dtype of ``p``.
 
-        Each is the array from ``out``, or a new one: torch tensors when ``px`` is one, else NumPy arrays.
+        Each is the array from ``out``, or a new one: a torch tensor if ``px`` is one, otherwise a NumPy
+        array.
 
     Raises:
-        ValueError: arguments that do not fit together, with a message that names the first one.
-        TypeError: something that is no array, or no tuple.
+        ValueError: if arguments are inconsistent; the message names the first one.
+        TypeError: if an argument is not an array, or not a tuple.
 
     Example:
         >>> half = np.log(np.float32(0.5))
         >>> px = np.array([[[half, half, -np.inf]]], np.float32)  # one symbol, two frames
         >>> py = np.full((1, 2, 2), half, np.float32)
         >>> p, ans = turnout.mutual_information_forward(px, py)
-        >>> np.exp(ans).round(4).tolist()  # two ways of three steps: 2 / 2**3
+        >>> np.exp(ans).round(4).tolist()  # two paths of three steps: 2 / 2**3
         [0.25]
     """
     return _core.mutual_information_forward(px, py, boundary, out)
@@ -86,23 +87,23 @@ def mutual_information_backward(
         py_grad[s, t] = g[s, t+1]     * safe_exp(P[s, t] + py[s, t] - P[s, t+1])
         g[s, t] = px_grad[s, t] + py_grad[s, t]
 
-    ``safe_exp`` is 0 where its argument or its value is not finite. Outside the boundary gradients are 0.
-    With ``ans_grad`` 1 they are the probabilities that the step is taken.
+    ``safe_exp(x)`` is exp(x), or 0 if x or exp(x) is not finite. Gradients outside the boundary are 0. If
+    ``ans_grad`` is 1, a gradient is the probability that the step is taken.
 
     Args:
-        px, py, boundary: those of the forward call.
-        p: its first result; what it has outside the boundary is not looked at.
-        ans_grad: ``[batch]``, dtype of ``p``: the gradient of each ``ans``.
-        overwrite_ans_grad: ``ans_grad`` becomes the gradient that reached the start of its lattice, which
-            should be what it was: a check of ``p``. Rows with an empty lattice stay.
-        out: where to write: a tuple ``(px_grad, py_grad)``, with None for what is to be allocated.
+        px, py, boundary: as in the forward call.
+        p: the first result of the forward call; it is not read outside the boundary.
+        ans_grad: ``[batch]``, with the dtype of ``p``: the gradient of each ``ans``.
+        overwrite_ans_grad: whether to set ``ans_grad`` to the gradient at the start of its lattice. For a
+            consistent ``p`` this is the old value up to rounding. Rows with an empty lattice are not changed.
+        out: tuple of output arrays ``(px_grad, py_grad)``; None allocates that result.
 
     Returns:
         px_grad, py_grad: shape and dtype of ``px`` and ``py``: the arrays from ``out``, or new ones.
 
     Raises:
-        ValueError: arguments that do not fit together, with a message that names the first one.
-        TypeError: something that is no array, no flag, or no tuple.
+        ValueError: if arguments are inconsistent; the message names the first one.
+        TypeError: if an argument is not an array, not a flag, or not a tuple.
 
     Example:
         >>> half = np.log(np.float32(0.5))
@@ -125,22 +126,19 @@ def mutual_information_forward_backward(
     boundary: Array | None = None,
     out: tuple[R | None, R | None, R | None] | None = None,
 ) -> tuple[R, R, R]:
-    """Both in one pass, with ``ans_grad`` 1 and without a ``p`` in memory: what training needs.
+    """Forward and backward in one pass, for training, with ``ans_grad`` 1 and without storing ``p``.
 
-    The gradients come from the shares of the two ways into each cell, which sum to one, and are more precise
-    than those from a rounded ``p``. Those of a lattice whose end cannot be reached, ``ans`` -inf, are 0.
+    The gradients are computed from the shares of the two steps into each cell, which sum to one. They are
+    more precise than those from a rounded ``p``. If the end of a lattice cannot be reached (``ans`` is -inf),
+    its gradients are 0.
 
     Args:
         px, py, boundary: as for :func:`mutual_information_forward`.
-        out: where to write: a tuple ``(ans, px_grad, py_grad)``, with None for what is to be allocated.
+        out: tuple of output arrays ``(ans, px_grad, py_grad)``; None allocates that result.
 
     Returns:
         ans: as from :func:`mutual_information_forward`.
         px_grad, py_grad: shape and dtype of ``px`` and ``py``: the arrays from ``out``, or new ones.
-
-    Raises:
-        ValueError: arguments that do not fit together, with a message that names the first one.
-        TypeError: something that is no array, or no tuple.
 
     Example:
         >>> half = np.log(np.float32(0.5))

@@ -10,7 +10,7 @@ __all__ = ["check_shape", "quantize_each"]
 
 
 def check_shape(shape: tuple[int, ...], bits: int) -> None:
-    """Refuses weights of a shape that cannot be rounded to this many bits."""
+    """Raises if weights of this shape cannot be rounded to this many bits."""
     if len(shape) != 3:
         raise ValueError(
             f"quantize_experts: weight has {len(shape)} dimensions, expected 3: [experts, rows, depth]"
@@ -26,7 +26,7 @@ def check_shape(shape: tuple[int, ...], bits: int) -> None:
 def quantize_each(
     shape: tuple[int, ...], of_expert: Callable[[int], np.ndarray], bits: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """:func:`quantize_experts` of weights that a function gives, one expert after the other, in float32."""
+    """:func:`quantize_experts` for weights that a function returns in float32, one expert at a time."""
     check_shape(shape, bits)
     experts, rows, depth = shape
     values = np.empty((experts, rows, depth if bits == 8 else depth // 2), np.int8 if bits == 8 else np.uint8)
@@ -41,7 +41,7 @@ def quantize_each(
 
 
 def _rounded(weight: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    with np.errstate(invalid="ignore"):  # of values that are not finite, which the caller refuses
+    with np.errstate(invalid="ignore"):  # for values that are not finite, which the caller rejects
         return np.rint(weight / np.where(scale == 0, 1, scale))
 
 

@@ -1,6 +1,6 @@
-"""RNN-T losses: from logits to the steps of a lattice, and back.
+"""RNN-T losses: converts logits to the steps of a lattice, and computes their gradients.
 
-The losses themselves are in ``turnout.torch``; these are their parts, for NumPy and others.
+The losses themselves are in ``turnout.torch``; these are their parts, for NumPy and other libraries.
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ def rnnt_logprobs_joint_forward(
 
         n = normalizer[b, t, s] = logsumexp(logits[b, t, s])
         px[b, s, t] = logits[b, t, s, symbols[b, s]] - n       a symbol
-        py[b, s, t] = logits[b, t, s, termination_symbol] - n  no symbol in this frame
+        py[b, s, t] = logits[b, t, s, termination_symbol] - n  a blank: on to the next frame
 
-    Outside the boundary logits and symbols are not read, and the first three results are -inf.
+    Outside the boundary, logits and symbols are not read, and the first three results are -inf.
 
     Args:
         logits: ``[batch, frames, symbols + 1, classes]``, float32, float64, float16 or bfloat16.
         symbols: ``[batch, symbols]``, int32 or int64, within ``0 .. classes - 1`` inside the boundary.
         termination_symbol: the class of the blank.
-        boundary: ``[batch, 4]``, int64: s_begin, t_begin, s_end, t_end with begin <= end; everything if None.
-        modified: a symbol takes a frame: ``px`` has one column less, and each row of the batch as many
-            frames as symbols, or more.
-        out: where to write: a tuple of the results, with None for what is to be allocated.
+        boundary: ``[batch, 4]``, int64: s_begin, t_begin, s_end, t_end, begin <= end; None means everything.
+        modified: whether a symbol takes a frame. ``px`` then has one column less, and each row of the batch
+            must have at least as many frames as symbols.
+        out: tuple of output arrays; None allocates that result.
 
     Returns:
-        px: ``[batch, symbols, frames + 1]``, or ``[batch, symbols, frames]`` if modified; float64 beside
-            float64, else float32. Column t_end is -inf.
+        px: ``[batch, symbols, frames + 1]``, or ``[batch, symbols, frames]`` if modified; float64 if the
+            logits are float64, otherwise float32. Column t_end is -inf.
         py: ``[batch, symbols + 1, frames]``.
         normalizer: ``[batch, frames, symbols + 1]``.
         nan_at: ``[batch]``, int64: the first ``t * (symbols + 1) + s`` whose normalizer is not finite, or -1.
-            The recursion drops some NaN, so look here.
+            Check it, because the recursion ignores some NaNs.
 
     Raises:
-        ValueError: arguments that do not fit together, with a message that names the first one.
-        TypeError: something that is no array, no integer, no flag, or no tuple.
+        ValueError: if arguments are inconsistent; the message names the first one.
+        TypeError: if an argument is not an array, an integer, a flag, or a tuple.
 
     Example:
         >>> logits = np.zeros((1, 2, 2, 4), np.float32)  # two frames, one symbol, four equally likely classes
@@ -87,15 +87,15 @@ def rnnt_logprobs_joint_backward(
     boundary: Array | None = None,
     out: R | None = None,
 ) -> R:
-    """The gradient of :func:`rnnt_logprobs_joint_forward` for the logits, from those for px and py.
+    """The gradient of :func:`rnnt_logprobs_joint_forward` for the logits, given those for px and py.
 
     ::
 
         logits_grad[b, t, s] = px_grad[b, s, t] onehot(symbol) + py_grad[b, s, t] onehot(termination_symbol)
                                - (px_grad[b, s, t] + py_grad[b, s, t]) softmax(logits[b, t, s])
 
-    Outside the boundary it is 0. ``normalizer`` is what the forward call gave. ``out`` may be ``logits``
-    itself, which is overwritten then.
+    Outside the boundary it is 0. ``normalizer`` is the result of the forward call. ``out`` may be ``logits``,
+    which is then overwritten.
 
     Example:
         >>> logits = np.zeros((1, 2, 2, 4), np.float32)  # two frames, one symbol, four equally likely classes
@@ -122,15 +122,15 @@ def rnnt_logprobs_pruned_forward(
     modified: bool = False,
     out: tuple[R | None, R | None, R | None, R | None] | None = None,
 ) -> tuple[R, R, R, R]:
-    """:func:`rnnt_logprobs_joint_forward` of a lattice of which each frame keeps a few positions.
+    """:func:`rnnt_logprobs_joint_forward` for a lattice whose frames keep only a few positions.
 
     Args:
         logits: ``[batch, frames, rows, classes]``: row r of frame t is position ``ranges[b, t, r]``.
         ranges: ``[batch, frames, rows]``, int64: consecutive positions within ``0 .. symbols`` in every frame
             inside the boundary.
-        use_hat_loss: the blank, which must be 0, has a probability of its own: ``py = logsigmoid(z)``,
-            ``px = logits[symbol] - logsumexp(logits[1:]) + logsigmoid(-z)`` with ``z = logits[0]``. Then no
-            symbol is 0.
+        use_hat_loss: gives the blank a separate probability: ``py = logsigmoid(z)``,
+            ``px = logits[symbol] - logsumexp(logits[1:]) + logsigmoid(-z)`` with ``z = logits[0]``. The blank
+            must be 0, and no symbol may be 0.
 
     The other arguments are those of the joint form.
 
@@ -164,7 +164,7 @@ def rnnt_logprobs_pruned_backward(
     use_hat_loss: bool = False,
     out: R | None = None,
 ) -> R:
-    """The gradient of :func:`rnnt_logprobs_pruned_forward`; ``out`` may be ``logits`` itself.
+    """The gradient of :func:`rnnt_logprobs_pruned_forward`; ``out`` may be ``logits``.
 
     Example:
         >>> logits = np.zeros((1, 2, 2, 4), np.float32)  # two frames that keep two positions, four classes
@@ -197,7 +197,7 @@ def rnnt_logprobs_fused_forward(
     modified: bool = False,
     out: tuple[R | None, R | None, R | None, R | None] | None = None,
 ) -> tuple[R, R, R, R]:
-    """A joiner and :func:`rnnt_logprobs_pruned_forward` in one, whose logits are never stored as a whole.
+    """A joiner fused with :func:`rnnt_logprobs_pruned_forward`; the logits are never stored as a whole.
 
     ::
 
@@ -205,7 +205,7 @@ def rnnt_logprobs_fused_forward(
 
     Args:
         am: ``[batch, frames, width]``, float32, float64, float16 or bfloat16.
-        lm: ``[batch, symbols + 1, width]``, like ``weight`` and ``bias`` of the dtype of ``am``.
+        lm: ``[batch, symbols + 1, width]``; it, ``weight`` and ``bias`` have the dtype of ``am``.
         weight: ``[classes, width]``.
         activation: "tanh", "relu" or "none".
         bias: ``[classes]`` or None.
@@ -245,7 +245,7 @@ def rnnt_logprobs_fused_backward(
     use_hat_loss: bool = False,
     out: tuple[R | None, R | None, R | None, R | None] | None = None,
 ) -> tuple[R, R, R, R | None]:
-    """The gradients of :func:`rnnt_logprobs_fused_forward`: of am, lm, weight and bias, None without bias.
+    """The gradients of :func:`rnnt_logprobs_fused_forward` for am, lm, weight and bias (None without bias).
 
     Example:
         >>> am, lm = np.zeros((1, 2, 5), np.float32), np.zeros((1, 2, 5), np.float32)
@@ -277,9 +277,9 @@ def rnnt_logprobs_simple_forward(
     modified: bool = False,
     out: tuple[R | None, R | None, R | None, R | None] | None = None,
 ) -> tuple[R, R, R, R]:
-    """:func:`rnnt_logprobs_joint_forward` of ``logits[b, t, s] = am[b, t] + lm[b, s]``, never stored.
+    """:func:`rnnt_logprobs_joint_forward` for ``logits[b, t, s] = am[b, t] + lm[b, s]``, never stored.
 
-    The sums over the classes are a product of matrices of exponentials; where one underflows, the sum is
+    The sums over the classes are a product of matrices of exponentials; if one underflows, the sum is
     computed term by term.
 
     Args:

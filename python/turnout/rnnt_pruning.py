@@ -1,4 +1,4 @@
-"""What prunes an RNN-T lattice, and the best way through it."""
+"""Pruning of an RNN-T lattice, and the best path through it."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def rnnt_prune_ranges(
     score: PruneScore = "flow",
     out: R | None = None,
 ) -> R:
-    """Which positions each frame of a lattice keeps: ``[batch, frames, rows]``, int64.
+    """The positions that each frame of a lattice keeps: ``[batch, frames, rows]``, int64.
 
-    Each frame starts at the window of ``rows`` positions with the largest score, the first of equal ones.
-    Then starts are lowered until, from 0 on, they never fall and rise by at most ``rows - 1`` a frame, or 1
-    if ``px_grad`` has no column more than there are frames.
+    Each frame first starts at the window of ``rows`` positions with the largest score (on a tie, the first).
+    Starts are then lowered until they begin at 0, never decrease, and increase by at most ``rows - 1`` per
+    frame, or by at most 1 if ``px_grad`` is modified (has as many columns as frames).
 
     Args:
-        px_grad, py_grad: how often each step is taken, float32 or float64: from
+        px_grad, py_grad: the probability of each step, float32 or float64, from
             :func:`turnout.mutual_information_forward_backward`.
-        boundary: ``[batch, 4]``; of it only the ends are looked at. The last frame of a row keeps s_end.
-        s_range: the ``rows`` that are wanted; no more than there are positions, and by ``"flow"`` of a
-            regular px no fewer than the longest text needs.
-        score: ``"flow"``, the blanks of the window less the symbol that leads into it; or ``"steps"``, all
+        boundary: ``[batch, 4]``; only the ends are read. The last frame of a row keeps s_end.
+        s_range: the requested ``rows``. The result has at most as many rows as positions, and for ``"flow"``
+            with a regular px at least as many as the longest text needs.
+        score: ``"flow"``, the blanks of the window minus the symbol that leads into it; or ``"steps"``, all
             steps of the window.
 
     Example:
@@ -50,7 +50,7 @@ def rnnt_prune_ranges(
 def rnnt_pruning_forward(lm: Source[R], ranges: Array, *, out: R | None = None) -> R:
     """``pruned[b, t, r] = lm[b, ranges[b, t, r]]``: ``[batch, frames, rows, width]``.
 
-    ``lm`` is ``[batch, symbols + 1, width]``; every row of ``ranges [batch, frames, rows]`` is consecutive.
+    ``lm`` is ``[batch, symbols + 1, width]``. Rows of ``ranges [batch, frames, rows]`` must be consecutive.
 
     Example:
         >>> lm = np.array([[[0.0], [10.0], [20.0]]], np.float32)  # a row for each position
@@ -80,15 +80,15 @@ def rnnt_align(
     boundary: Array | None = None,
     out: tuple[R | None, R | None] | None = None,
 ) -> tuple[R, R]:
-    """The best way through each lattice: ``(symbol_frames, score)``.
+    """The best path through each lattice: ``(symbol_frames, score)``.
 
-    The recursion is that of :func:`turnout.mutual_information_forward` with the larger of the two terms, the
-    symbol's where they are equal.
+    The recursion is that of :func:`turnout.mutual_information_forward` with the larger of the two terms (on a
+    tie, that of the symbol).
 
     Returns:
-        symbol_frames: ``[batch, symbols]``, int64: the frame in which each symbol is taken; -1 outside the
-            boundary, and where no way leads through.
-        score: ``[batch]``, float64 beside float64, else float32.
+        symbol_frames: ``[batch, symbols]``, int64: the frame in which each symbol is emitted, or -1 outside
+            the boundary and in a lattice without a path.
+        score: ``[batch]``, float64 if ``px`` is float64, otherwise float32.
 
     Example:
         >>> px = np.log(np.array([[[0.1, 0.8, 0.1]]], np.float32))  # one symbol, most likely in frame 1

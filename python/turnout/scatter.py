@@ -1,4 +1,4 @@
-"""Rows reduced by an index: sums, means and maxima of groups, with the results of torch_scatter."""
+"""Reduces rows by an index: sums, means and maxima of groups, with the results of torch_scatter."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ def scatter_sum(
     Results have the same bits for any number of threads. The index may be in any order; an ascending one is
     faster.
 
-    Arrays are in CPU memory. Inputs may be read-only and strided; strided ones are copied first. ``out`` is
-    contiguous. On an error nothing is written.
+    Arrays must be in CPU memory. Inputs may be read-only or strided (strided ones are copied first); ``out``
+    must be contiguous. A failing call writes nothing.
 
     Args:
         src: ``[rows, ...]`` for ``dim`` 0; float32, float64, float16, bfloat16, int32 or int64.
         index: ``[rows]``, int32 or int64, each 0 or more: the group of each row.
-        dim: the dimension of ``src`` that ``index`` is for.
-        dim_size: how many groups there are; None: as many as ``index`` names, its maximum + 1.
-        out: where to write, for ``dim`` 0; it has ``dim_size`` rows, or says how many there are.
+        dim: the dimension of ``src`` that ``index`` applies to.
+        dim_size: the number of groups; None means the maximum of ``index`` + 1.
+        out: the array to write to, for ``dim`` 0; without ``dim_size``, its rows are the number of groups.
 
     Returns:
-        out: the shape of ``src`` with the groups in dimension ``dim``, dtype of ``src``: ``out``, or a new
-        array, a torch tensor when ``src`` is one, else a NumPy array.
+        out: the shape of ``src`` with the groups in dimension ``dim``, dtype of ``src``: ``out`` or a new
+        array, a torch tensor if ``src`` is one, otherwise a NumPy array.
 
     Raises:
-        ValueError: arguments that do not fit together, or an index that names no group, with a message that
+        ValueError: an argument has an invalid shape, dtype or value, or an index is out of range; the message
             names the first one.
-        TypeError: something that is no array, or no integer.
+        TypeError: an argument is not an array or an integer where one is expected.
 
     Example:
         >>> src = np.array([[1.0, 9.0], [2.0, 8.0], [4.0, 0.0]], np.float32)
@@ -66,7 +66,7 @@ def scatter_sum(
 def scatter_mean(
     src: Source[R], index: Array, dim: Int = 0, dim_size: Int | None = None, *, out: R | None = None
 ) -> R:
-    """The mean of the rows of each group: :func:`scatter_sum`, divided by how many they are.
+    """The mean of the rows of each group: :func:`scatter_sum`, divided by the number of rows.
 
     A group without rows is 0. ``src`` is float32, float64, float16 or bfloat16.
 
@@ -88,29 +88,29 @@ def scatter_max(
     *,
     out: tuple[R | None, R | None] | None = None,
 ) -> tuple[R, R]:
-    """The maximum of the rows of each group, element by element, and the rows that it comes from.
+    """The elementwise maximum of the rows of each group, and the rows that it comes from.
 
     ::
 
         out[g, c] = the largest src[i, c] over all i with index[i] == g
-        argmax[g, c] = its i, of equal ones the first
+        argmax[g, c] = its i, the first of equal ones
 
-    The maximum starts at the least finite number of the dtype and takes what is larger, as that of
-    torch_scatter: NaN and -inf are never taken. Where nothing is taken, as in a group without rows, ``out``
+    As in torch_scatter, the maximum starts at the lowest finite number of the dtype and only larger values
+    replace it, so NaN and -inf are never taken. Where nothing is taken, as in a group without rows, ``out``
     is 0 and ``argmax`` is ``src.shape[dim]``.
 
-    Arguments are those of :func:`scatter_sum`; ``out`` is a tuple of ``out`` and ``argmax``, with None for
-    what is to be allocated.
+    Arguments are those of :func:`scatter_sum`; ``out`` is a tuple of ``out`` and ``argmax``, with None to
+    allocate one.
 
     Returns:
-        out: as that of :func:`scatter_sum`.
+        out: as for :func:`scatter_sum`.
         argmax: the same shape, int64.
 
     Example:
         >>> src = np.array([[1.0, 9.0], [2.0, 8.0], [4.0, 0.0]], np.float32)
         >>> index = np.array([0, 2, 0])
         >>> out, argmax = turnout.scatter_max(src, index)
-        >>> out.tolist(), argmax.tolist()  # 3, the number of rows, stands for none
+        >>> out.tolist(), argmax.tolist()  # 3, the number of rows, means none
         ([[4.0, 9.0], [0.0, 0.0], [2.0, 8.0]], [[2, 0], [3, 3], [1, 1]])
     """
     result: tuple[R, R] = _reduced("scatter_max", _core.scatter_max, src, index, dim, dim_size, out)
@@ -128,7 +128,7 @@ def _reduced(
         raise TypeError(f"{name}: dim is of type {type(dim).__name__}, expected an integer") from None
     rank = len(src.shape) if hasattr(src, "shape") else 0
     if rank == 0:
-        return function(src, index, dim_size, out)  # which says what src is
+        return function(src, index, dim_size, out)  # raises the error about src
     if not -rank <= wanted < rank:
         raise ValueError(f"{name}: dim is {wanted}, expected {-rank} .. {rank - 1}")
     if wanted % rank == 0:
@@ -142,9 +142,9 @@ def _reduced(
 
 
 def _moved(array: Any, source: int, destination: int) -> Any:
-    if hasattr(array, "movedim"):  # a tensor of torch
+    if hasattr(array, "movedim"):  # a torch tensor
         return array.movedim(source, destination)
-    import numpy as np  # here, so that to import turnout is to import nothing else
+    import numpy as np  # here, so that importing turnout does not import NumPy
 
     return np.moveaxis(np.asarray(array), source, destination)
 
@@ -152,8 +152,8 @@ def _moved(array: Any, source: int, destination: int) -> Any:
 def scatter_sum_backward(grad_out: Source[R], index: Array, *, out: R | None = None) -> R:
     """The gradient of :func:`scatter_sum` with respect to ``src``, for ``dim`` 0.
 
-    ``grad_src[i] = grad_out[index[i]]``, with the rows of ``index``. ``grad_out`` is float32, float64,
-    float16 or bfloat16.
+    ``grad_src[i] = grad_out[index[i]]`` for each row of ``index``. ``grad_out`` is float32, float64, float16
+    or bfloat16.
 
     Example:
         >>> grad = np.array([[0.5], [0.25], [2.0]], np.float32)
@@ -167,7 +167,7 @@ def scatter_sum_backward(grad_out: Source[R], index: Array, *, out: R | None = N
 def scatter_mean_backward(grad_out: Source[R], index: Array, *, out: R | None = None) -> R:
     """The gradient of :func:`scatter_mean` with respect to ``src``, for ``dim`` 0.
 
-    ``grad_src[i] = grad_out[g] / n``, where g is ``index[i]`` and n is how many rows that group has.
+    ``grad_src[i] = grad_out[g] / n``, where g is ``index[i]`` and n is the number of rows of that group.
 
     Example:
         >>> grad = np.array([[0.5], [0.25], [2.0]], np.float32)
@@ -181,7 +181,7 @@ def scatter_mean_backward(grad_out: Source[R], index: Array, *, out: R | None = 
 def scatter_max_backward(grad_out: Source[R], index: Array, argmax: Array, *, out: R | None = None) -> R:
     """The gradient of :func:`scatter_max` with respect to ``src``, for ``dim`` 0.
 
-    ``grad_src[i, c] = grad_out[g, c]`` where g is ``index[i]`` and ``argmax[g, c]`` is i, else 0.
+    ``grad_src[i, c] = grad_out[g, c]`` where g is ``index[i]`` and ``argmax[g, c]`` is i, otherwise 0.
 
     Example:
         >>> src = np.array([[1.0, 9.0], [2.0, 8.0], [4.0, 0.0]], np.float32)

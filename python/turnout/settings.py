@@ -1,4 +1,4 @@
-"""What concerns the library as a whole: threads, log, the output cache, what runs here."""
+"""Settings of the whole library: threads, log, output cache and configuration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __version__ = _core.__version__
 
 
 class OutputCache(NamedTuple):
-    """The cache of large results, in bytes.
+    """State of the cache of large results, in bytes.
 
     Example:
         >>> cache = turnout.output_cache()
@@ -24,11 +24,11 @@ class OutputCache(NamedTuple):
 
 
 def output_cache(limit: int | None = None) -> OutputCache:
-    """State of the cache of output memory; with ``limit`` given, sets the most bytes it keeps idle.
+    """Returns the state of the output cache. If ``limit`` is given, first sets how many idle bytes it keeps.
 
-    Results of 1 MB and more come from memory that earlier results have left, because fresh pages cost more
-    than most operators. Memory returns to the cache when its array dies. The limit starts at 512 MB, or a
-    sixteenth of the memory if that is less; 0 turns the cache off and frees what is idle.
+    Results of 1 MB and more reuse memory of earlier results, because fresh pages cost more than most
+    operators. Memory returns to the cache when its array is deleted. The limit is initially 512 MB or a
+    sixteenth of the machine's memory, whichever is less. 0 disables the cache and frees its idle memory.
 
     Example:
         >>> before = turnout.output_cache().limit
@@ -43,10 +43,10 @@ def output_cache(limit: int | None = None) -> OutputCache:
 
 
 def trim() -> None:
-    """Gives idle memory back to the system: scratch memory of calls, and what the output cache holds.
+    """Returns idle memory to the system: the scratch memory of calls and the contents of the output cache.
 
-    Both are kept so that repeated calls need no fresh pages; each is at most 512 MB, or a sixteenth of the
-    memory if that is less. What arrays and calls use is not touched.
+    Both are kept so that repeated calls need no fresh pages. Each is at most 512 MB or a sixteenth of the
+    machine's memory, whichever is less. Memory that arrays and running calls use is not affected.
 
     Example:
         >>> turnout.trim()
@@ -57,12 +57,12 @@ def trim() -> None:
 
 
 def set_num_threads(threads: int) -> None:
-    """How many threads a call may use; 0: TURNOUT_NUM_THREADS, or the CPUs this process may use.
+    """Sets how many threads a call may use. 0 means TURNOUT_NUM_THREADS, or the available CPUs.
 
-    These are the CPUs of its affinity mask, or fewer if its container has a CPU quota.
-    Daemonic processes of ``multiprocessing``, as are the workers of a ``DataLoader``, start with one thread
-    unless TURNOUT_NUM_THREADS is set. ``worker_init_fn`` may call this function.
-    Calls through ``turnout.torch``, and those with a torch tensor among their arguments, use torch's threads
+    The available CPUs are those in the affinity mask, or fewer if the container has a CPU quota.
+    Daemonic processes of ``multiprocessing``, such as the workers of a ``DataLoader``, start with one thread
+    unless TURNOUT_NUM_THREADS is set; ``worker_init_fn`` may call this function.
+    Calls through ``turnout.torch`` and calls with a torch tensor among their arguments use torch's threads
     instead: see ``torch.set_num_threads``.
 
     Example:
@@ -75,7 +75,7 @@ def set_num_threads(threads: int) -> None:
 
 
 def get_num_threads() -> int:
-    """How many threads a call may use.
+    """Returns how many threads a call may use.
 
     Example:
         >>> turnout.get_num_threads() >= 1
@@ -85,12 +85,12 @@ def get_num_threads() -> int:
 
 
 def set_log(level: int) -> None:
-    """Sets which lines are written to stderr: 0 none, 1 one per call and failure, 5 also skipped empty calls.
+    """Sets what is logged to stderr: 0 nothing, 1 one line per call and failure, 5 also skipped empty calls.
 
-    A line ends with pairs in the format logfmt: ``algorithm="last writers" isa=avx2 threads=1``.
+    A line ends with key-value pairs in logfmt: ``algorithm="last writers" isa=avx2 threads=1``.
 
     Example:
-        >>> turnout.set_log(1)  # from now on each call writes its arguments, algorithm and time to stderr
+        >>> turnout.set_log(1)  # each call now logs its arguments, algorithm and time
         >>> turnout.set_log(0)
     """
     _core.set_log(level)

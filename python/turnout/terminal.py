@@ -1,4 +1,4 @@
-"""What commands print: tables and progress bars by rich on a terminal, plain text everywhere else."""
+"""Prints tables and progress bars: with rich on a terminal, otherwise as plain text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def _rich(stream: TextIO) -> bool:
-    """Whether rich is installed and the stream is a terminal. A file or a pipe gets plain lines."""
+    """Whether rich is installed and the stream is a terminal."""
     if not stream.isatty():
         return False
     try:
@@ -21,7 +21,7 @@ def _rich(stream: TextIO) -> bool:
 
 
 def track(items: Sequence[T], doing: str) -> Iterator[T]:
-    """The items, with a progress bar on stderr while they last."""
+    """Yields the items and shows a progress bar on stderr."""
     if not _rich(sys.stderr):
         yield from items
         return
@@ -32,7 +32,7 @@ def track(items: Sequence[T], doing: str) -> Iterator[T]:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, bad: str = "") -> None:
-    """A table; cells that are equal to `bad` are red on a terminal. Numbers are on the right."""
+    """Prints a table. Cells equal to `bad` are red on a terminal; columns of numbers are right-aligned."""
     rows = [tuple(row) for row in rows]
     on_right = [_is_numeric([row[i] for row in rows]) for i in range(len(columns))]
     if _rich(sys.stdout):

@@ -1,8 +1,8 @@
-"""The types of arguments and results, for type checkers; nothing here runs when Turnout is imported.
+"""Types of arguments and results, for type checkers. Importing Turnout does not run this code.
 
 A function that makes new arrays makes them like one of its arguments, its source: torch tensors for torch
-tensors, NumPy arrays for everything else. A tensor is known by its ``contiguous()``, without an import of
-torch.
+tensors, and NumPy arrays for anything else. A type with a ``contiguous()`` method counts as a torch tensor,
+so torch need not be imported.
 
 Example:
     >>> from turnout.typing import Array
@@ -36,20 +36,20 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class SupportsDLPack(Protocol):
-    """An array of a library that speaks DLPack."""
+    """An array of a library that supports DLPack."""
 
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
     def __dlpack_device__(self) -> tuple[Any, Any]: ...
 
 
 class ArrayApiObject(SupportsDLPack, Protocol):
-    """An array of the Python array API standard, such as that of JAX."""
+    """An array that follows the Python array API standard, such as a JAX array."""
 
     def __array_namespace__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 class TorchTensor(SupportsDLPack, Protocol[T_co]):
-    """A torch tensor, or one of a subclass: ``T_co``, which ``contiguous()`` returns, is ``torch.Tensor``."""
+    """A torch tensor or a subclass. ``T_co``, which ``contiguous()`` returns, is ``torch.Tensor``."""
 
     def contiguous(self) -> T_co: ...
 
@@ -60,18 +60,18 @@ Array = NumPyArray | SupportsDLPack
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
-    # What a function returns: the kind of its source, or the type of an `out` that is given.
+    # The result type of a function: the type of its source, or of `out` if that is given.
     R = TypeVarWithDefault("R", bound=Array, default=NumPyArray)
     R2 = TypeVarWithDefault("R2", bound=Array, default=NumPyArray)
     R3 = TypeVarWithDefault("R3", bound=Array, default=NumPyArray)
 else:
     R = TypeVar("R")
 
-# No SupportsDLPack: a tensor would be one as well, and mypy would not know which kind the result has.
+# Not SupportsDLPack: a tensor matches that, too, and mypy could not tell which type the result has.
 Source = NumPyArray | ArrayApiObject | TorchTensor[R]
 
 Int = SupportsIndex
-Ints = SupportsIndex | Sequence[SupportsIndex] | NumPyArray  # one for all dimensions, or one for each
+Ints = SupportsIndex | Sequence[SupportsIndex] | NumPyArray  # one value for all dimensions, or one each
 Numbers = Sequence[SupportsFloat] | Array
 
 ReduceType = Literal["max", "mean", "sum"]

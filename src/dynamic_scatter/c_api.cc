@@ -18,7 +18,7 @@ namespace {
 
 constexpr StepSpec kQuerySteps[] = {{Check::present}};
 
-// The operators themselves check the values of coors and voxel_num.
+// The operators check the values of coors and voxel_num.
 constexpr StepSpec kForwardSteps[] = {{Check::present},
                                       {Check::ranks},
                                       {Check::contiguous, ErrorCode::not_supported},
@@ -66,8 +66,8 @@ constexpr StepSpec kVoxelizationSteps[] = {{Check::present},
                                            {Check::pointers},
                                            {Check::overlap}};
 
-// The number of points by the shape of feats, the only tensor that one of the queries has. 0 for shapes that
-// a call refuses or skips.
+// The number of points from the shape of feats, the only tensor that one of the queries takes. 0 for shapes
+// that a call rejects or skips.
 std::int64_t points_of(const Slot& feats) {
   return feats.rank != 2 || feats.elements() >= kLargeElements || feats.elements() == 0 ? 0 : feats.shape[0];
 }
@@ -77,7 +77,7 @@ constexpr ScratchBytes kForwardScratch = {[](const Arguments& arguments, const P
                                                                : CoordinateGrouping(points).scratch_bytes();
                                           },
                                           "feats"};
-// How many voxels there are is data; there are at most as many as points.
+// The number of voxels is data; it is at most the number of points.
 constexpr ScratchBytes kBackwardScratch = {
     [](const Arguments& arguments, const Positions& at) -> std::size_t {
       const std::int64_t points = points_of(arguments.slot(at[0]));
@@ -113,7 +113,7 @@ consteval Draft backward_c(std::string_view op) {
       kBackwardScratch};
 }
 
-// The query leaves out the last rule: it has an answer for shapes that a call then refuses.
+// The query omits the last rule: it returns a size for shapes that the call then rejects.
 constexpr RuleSpec kSomePoints = at_most("1", "rows", "points"),
                    kSomeFeatures = at_most("1", "features", "features");
 consteval Draft voxelization_c(std::string_view op, std::initializer_list<RuleSpec> rules,
@@ -132,7 +132,7 @@ consteval Draft voxelization_c(std::string_view op, std::initializer_list<RuleSp
       kVoxelizationScratch};
 }
 
-// voxel_size or coors_range, read once.
+// Reads voxel_size or coors_range once.
 template <std::size_t kCount>
 std::array<double, kCount> read_numbers(const Tensor& from) {
   const FpEnvironment environment;  // the caller's may trap
@@ -145,7 +145,7 @@ void write_voxel_num(const Tensor& voxel_num, std::int64_t voxels) {
   *static_cast<std::int32_t*>(voxel_num.data) = static_cast<std::int32_t>(voxels);
 }
 
-// Sets the rows of points in no voxel to -1, as this interface does.
+// Sets the rows of points in no voxel to -1, as this interface specifies.
 void mark_without_voxel(Context& context, const Tensor& coors, const Tensor& point2voxel_map) {
   constexpr std::int64_t kGrain =
       65536 / kGrainDivisor;  // points in one range of a thread: a megabyte of map and rows

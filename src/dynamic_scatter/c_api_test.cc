@@ -1,5 +1,5 @@
-// The forward function of the dynamic scatter through the C interface: results equal the definition, what is
-// changed in place, what is written when there is nothing to do. The workspaces of both directions.
+// Tests the forward function of the dynamic scatter through the C interface: results, what is changed in
+// place, what an empty call writes, and the workspaces of both directions.
 #include "dynamic_scatter/c_test_cases.h"
 
 #include <climits>
@@ -62,7 +62,7 @@ TEST_F(CDynamicScatter, ForwardEqualsTheDefinition) {
       random(300, 1, 3).expect_equal_to_definition(mode);
       random(300, 5, 2).expect_equal_to_definition(mode);
       random(2000, 130, 9).expect_equal_to_definition(mode);
-      random(70000, 3, 20).expect_equal_to_definition(mode);  // more than one range of points to mark
+      random(70000, 3, 20).expect_equal_to_definition(mode);  // several ranges of points to mark
     }
   }
 }
@@ -86,7 +86,7 @@ TEST_F(CDynamicScatter, FeaturesThatAreNotFinite) {
   EXPECT_EQ(mean.voxel_feats[3], kInfinity);
 }
 
-// Without a voxel there need not be room for one.
+// Without voxels the results may have no rows.
 TEST_F(CDynamicScatter, NoPointIsInAVoxel) {
   for (std::int64_t room : {0, 2}) {
     ScatterForward call(handle, 2, room, {-1, 0, 0, 3, -7, 2}, {1, 2, 3, 4});
@@ -105,7 +105,7 @@ TEST_F(CDynamicScatter, WithoutPointsOrChannelsVoxelNumIsZero) {
     EXPECT_EQ(call->num, (Ints{0}));
     call->num = {kUnwrittenInt};
     EXPECT_EQ(call->run(kDMax, nullptr, 0, nullptr, nullptr), kOk);
-    // At any address.
+    // voxel_num may be at any address.
     char somewhere[5] = {1, 1, 1, 1, 1};
     EXPECT_EQ(call->run(kDMax, nullptr, 0, nullptr, somewhere + 1), kOk);
     EXPECT_EQ(std::string(somewhere, 5), std::string("\1\0\0\0\0", 5));
@@ -167,7 +167,7 @@ TEST_F(CDynamicScatter, WorkspaceProtocol) {
   EXPECT_TRUE(is_unwritten(backward.grad_feats));
 }
 
-// The plan's memory is the caller's, at any address, and not one byte beside it.
+// The plan uses only the caller's workspace, at any address.
 TEST_F(CDynamicScatter, NothingAroundTheWorkspaceIsTouched) {
   for (std::size_t offset : kWorkspaceOffsets) {
     ScatterForward forward = random(500, 7, 4);
@@ -188,7 +188,7 @@ TEST_F(CDynamicScatter, NothingAroundTheWorkspaceIsTouched) {
 TEST_F(CDynamicScatter, TheSizeIsThatOfThePlan) {
   ScatterForward forward = random(500, 7, 4);
   EXPECT_EQ(forward.required, families::dynamic_scatter::CoordinateGrouping(500).scratch_bytes() + 63);
-  // Whatever the number of voxels is.
+  // For any number of voxels.
   const std::size_t most = after(forward).required;
   const auto backward = [](std::int64_t points, std::int64_t voxels, int threads) {
     return families::dynamic_scatter::BackwardPlan(points, voxels, Reduce::max, threads).scratch_bytes();

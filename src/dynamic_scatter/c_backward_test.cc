@@ -1,5 +1,5 @@
-// The backward function of the dynamic scatter through the C interface, under both its names: results equal
-// the definition, which voxels and maps are refused, what happens without voxels, points or channels.
+// Tests the backward function of the dynamic scatter through the C interface, under both its names: results,
+// rejected voxels and maps, and calls without voxels, points or channels.
 #include "dynamic_scatter/c_test_cases.h"
 
 #include <array>
@@ -26,7 +26,7 @@ TEST_F(CDynamicScatter, BackwardOfForwardEqualsTheDefinition) {
     for (auto [points, channels, limit] : {std::array{1, 1, 0}, {300, 1, 3}, {300, 5, 2}, {2000, 130, 9}}) {
       ScatterForward forward = random(points, channels, limit);
       ScatterBackward call = after(forward);
-      // Rows without a voxel are not read.
+      // Rows after the last voxel are not read.
       const std::size_t used = count_of(call.num[0], channels);
       std::fill(call.voxel_feats.begin() + static_cast<std::int64_t>(used), call.voxel_feats.end(),
                 kNotANumber);
@@ -135,7 +135,7 @@ TEST_F(CDynamicScatter, WithoutPointsOrChannelsNothingIsLookedAt) {
     EXPECT_EQ(call->run(kDMax, nullptr, 10), kOk) << turnoutLastError();
     EXPECT_EQ(call->num, (Ints{-9}));
   }
-  // Few elements of many points are no large tensor.
+  // Many points without channels are not a large tensor.
   const Descriptor wide(MLUOP_DTYPE_FLOAT, {std::int64_t{1} << 40, 0}), none(MLUOP_DTYPE_FLOAT, {0, 0}),
       map(MLUOP_DTYPE_INT32, {std::int64_t{1} << 40}), counts(MLUOP_DTYPE_INT32, {0});
   EXPECT_EQ(mluOpDynamicPointToVoxelBackward(handle, kDMax, none, nullptr, wide, nullptr, none, nullptr, map,

@@ -1,4 +1,4 @@
-// The C functions of this family, for the tests that treat all C functions alike.
+// The C functions of this family, for the tests that cover all C functions.
 #include <algorithm>
 
 #include "c_registry.h"
@@ -8,7 +8,7 @@ namespace turnout::families::dynamic_scatter {
 
 using namespace core;
 
-// Beside the functions they belong to, in c_api.cc.
+// Defined in c_api.cc, next to their functions.
 extern const Signature& kMluOpGetDynamicPointToVoxelForwardWorkspaceSize;
 extern const Signature& kMluOpDynamicPointToVoxelForward;
 extern const Signature& kMluOpGetDynamicPointToVoxelBackwardWorkspaceSize;
@@ -43,7 +43,7 @@ std::span<const COperator> c_operators() {
        .invoke = c_invoke<&mluOpDynamicPointToVoxelForward>,
        .example = "reduce_type=1 points=6 channels=3 voxels=4",
        .prepare =
-           [](const Tensor* t) {  // no point is in a voxel: there is room for all, however little
+           [](const Tensor* t) {  // no point is in a voxel, so any number of rows is enough
              std::fill_n(static_cast<std::int32_t*>(t[1].data), 3 * t[1].shape[0], -1);
            },
        .query = c_query<&mluOpGetDynamicPointToVoxelForwardWorkspaceSize>,
@@ -63,7 +63,7 @@ std::span<const COperator> c_operators() {
        .invoke = c_invoke<&mluOpDynamicScatterBackward>,
        .example = kScatterBackwardExample,
        .prepare = &fill_scatter_result,
-       // The query has the second descriptor alone.
+       // The query takes only the second descriptor.
        .query =
            [](mluOpHandle_t handle, Descriptors d, void* const* data, Scalars s, std::size_t* size) {
              return c_query<&mluOpGetDynamicScatterBackwardWorkspaceSize>(handle, d + 1, data, s, size);

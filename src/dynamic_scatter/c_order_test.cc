@@ -1,5 +1,5 @@
-// The orders of checks of the dynamic scatter and of the voxelization, written out by hand. The generated
-// negative tests trust the signatures; these tests do not.
+// The order of checks of the dynamic scatter and of the voxelization, written out by hand. Unlike the
+// generated negative tests, these do not rely on the signatures.
 #include <gtest/gtest.h>
 
 #include "c_stairs.h"
@@ -7,12 +7,12 @@
 namespace turnout::test {
 namespace {
 
-// 2^31 elements of a matrix, and the rows of three columns that have one more.
+// Extents of a matrix of 2^31 elements, and the rows of three columns that have one element more.
 constexpr std::int64_t kHugeRows = 1 << 20, kHugeColumns = 1 << 11, kHugeTriples = 715827883;
 constexpr std::size_t kWorkspace = 1 << 20;  // enough
 
-// A negative extent makes a tensor empty, and that is never strided: where strides are looked at before
-// shapes, the extents that bind sizes are wrong from then on.
+// A negative extent makes a tensor empty, and empty tensors are never strided. If strides are checked before
+// shapes, the extents that bind sizes become wrong only after that step.
 template <class Call>
 void expect_strided_before_shapes(Stairs<Call>& stairs, const EachTensor<Call>& each,
                                   std::vector<std::pair<std::size_t, Shape>> binding) {
@@ -110,7 +110,7 @@ TEST(CDynamicScatterOrder, OfBackwardIsTheContract) {
   expect_backward_order<true>("mluOpDynamicScatterBackward");
 }
 
-// Whatever the shapes, dtypes and strides are.
+// The query ignores shapes, dtypes and strides.
 template <class Call>
 void expect_order_of_query(const std::string& function, const std::vector<std::string>& names,
                            const std::vector<std::size_t>& described) {
@@ -265,7 +265,7 @@ void expect_order_of_descriptors(Stairs<Call>& stairs, const EachTensor<Call>& e
   stairs.bad("NDim is 2, expected 3", [](Call& c) { c.dims = 3; });
   each.ranks();
   each.extents();
-  for (std::size_t i = 0; i < 6; ++i)  // voxel_num has one element, and that has no stride
+  for (std::size_t i = 0; i < 6; ++i)  // voxel_num has one element, which cannot be strided
     stairs.unsupported(each.names[i] + " is strided", [i](Call& c) { c.parts[i].strided = false; });
   each.dtypes();
   stairs.unsupported("points has 2147483648 elements", [](Call& c) { c.rows = 0; });

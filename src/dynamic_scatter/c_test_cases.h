@@ -1,5 +1,4 @@
-// One call of each C function of the dynamic scatter with all it needs, and the definition to compare it
-// with.
+// One call of each C function of the dynamic scatter with its arguments, and the definition to compare with.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -50,7 +49,7 @@ inline void expect_bits(const Floats& got, const Floats& want) {
         << i << ": " << got[i] << ", expected " << want[i];
 }
 
-// Of few different values, so that some are equal.
+// Few different values, so that some are equal.
 inline Floats random_floats(std::size_t count, unsigned seed) {
   std::minstd_rand random(seed);
   Floats values(count);
@@ -66,7 +65,7 @@ inline Ints random_coors(std::int64_t points, int limit, unsigned seed) {
   return coors;
 }
 
-// Results painted, and a workspace of the queried size.
+// A call with painted results and a workspace of the queried size.
 struct ScatterForward {
   mluOpHandle_t handle;
   std::int64_t points, channels, room;
@@ -120,7 +119,7 @@ struct ScatterForward {
     EXPECT_EQ(coors, given_coors);
   }
 
-  // Runs the function and compares all results, what is left as it was included.
+  // Runs the function and compares all results, including elements that must not be written.
   void expect_equal_to_definition(mluOpReduceMode_t mode) {
     std::vector<reference::Coordinates> rows;
     Ints want_coors = given_coors;
@@ -156,7 +155,7 @@ struct ScatterForward {
   }
 };
 
-// Likewise; voxel_num is all rows unless a test says otherwise.
+// Likewise; voxel_num is the number of rows unless a test changes it.
 struct ScatterBackward {
   mluOpHandle_t handle;
   std::int64_t points, channels, room;
@@ -200,7 +199,7 @@ struct ScatterBackward {
     workspace.resize(required);
   }
 
-  // With the results of a call that has been run.
+  // Takes the results of a finished forward call.
   explicit ScatterBackward(const ScatterForward& forward)
       : ScatterBackward(forward.handle, forward.channels, forward.room, forward.map,
                         random_floats(forward.voxel_feats.size(), 9), forward.feats, forward.voxel_feats) {
@@ -256,7 +255,7 @@ class CDynamicScatter : public testing::Test {
     return {handle, channels, points, random_coors(points, limit, 3),
             random_floats(count_of(points, channels), 5)};
   }
-  // Two voxels of two channels: equal features, a sign of zero, and a point of none.
+  // Two voxels of two channels, with equal features, a negative zero, and a point in no voxel.
   ScatterBackward small() const {
     return {handle,          2, 2, {1, 0, -1, 1, 0}, {10, 20, 30, 40}, {3, 0.0f, 7, 8, 7, 8, 3, 5, 7, 9},
             {7, 9, 3, -0.0f}};

@@ -1,5 +1,5 @@
-// Voxelization through the C interface: results equal the definition, what is refused and when, what is
-// written when there is nothing to do, the workspace protocol.
+// Tests voxelization through the C interface: results, rejected arguments, what an empty call writes, and the
+// workspace protocol.
 #include "c_workspace.h"
 #include "dynamic_scatter/c_test_cases.h"
 #include "dynamic_scatter/dynamic_scatter.h"
@@ -7,7 +7,7 @@
 namespace turnout::test {
 namespace {
 
-// Results painted, and a workspace of the queried size.
+// A call with painted results and a workspace of the queried size.
 struct HardVoxels {
   mluOpHandle_t handle;
   std::int64_t rows, features;
@@ -95,7 +95,7 @@ class CVoxelization : public testing::Test {
   void SetUp() override { ASSERT_EQ(mluOpCreate(&handle), kOk); }
   void TearDown() override { EXPECT_EQ(mluOpDestroy(handle), kOk); }
 
-  // Three voxels: of two points, one and one; the second point is outside, the last in the first voxel.
+  // Three voxels with two, one and one points; the second point is outside, the last in the first voxel.
   HardVoxels small(std::int32_t max_points = 2, std::int32_t max_voxels = 3) const {
     return {handle, 3, max_points, max_voxels, {3.5f, 2, 1, 4, 0, 0, 0, 0, 0.5f, 1, 1, 1, 3, 2.25f, 1.75f}};
   }
@@ -113,7 +113,7 @@ TEST_F(CVoxelization, WorkedExample) {
 }
 
 TEST_F(CVoxelization, WithoutRoomForAllVoxelsOrPoints) {
-  HardVoxels voxels = small(2, 1);  // the last point is still taken
+  HardVoxels voxels = small(2, 1);  // the last point is still stored
   ASSERT_EQ(voxels.run(), kOk) << turnoutLastError();
   EXPECT_EQ(voxels.num, (Ints{1}));
   EXPECT_EQ(voxels.voxels, (Floats{3.5f, 2, 1, 3, 2.25f, 1.75f}));
@@ -173,7 +173,7 @@ TEST_F(CVoxelization, EmptyPointsAreBad) {
   }
 }
 
-// Two features are refused only where there is something to do with them.
+// Two features are an error only if the call is not empty.
 TEST_F(CVoxelization, TooFewFeaturesAreBad) {
   HardVoxels call(handle, 2, 2, 2, {1, 2});
   EXPECT_GT(call.required, 0u);
@@ -245,7 +245,7 @@ TEST_F(CVoxelization, WorkspaceProtocol) {
   }
 }
 
-// The limit of elements is not one of voxels.
+// The limit on elements does not apply to voxels.
 TEST_F(CVoxelization, VoxelsMayBeLarge) {
   const std::int32_t most = 1 << 16;
   const Descriptor points(MLUOP_DTYPE_FLOAT, {5, 4}), size(MLUOP_DTYPE_FLOAT, {3}),

@@ -1,4 +1,4 @@
-// Calls at the edges of what is legal, in odd surroundings, and indexes that live together.
+// Tests edge cases of legal calls, unusual environments, and several indexes at once.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -70,7 +70,7 @@ TEST(DynamicScatterCalls, CoordinatesUpToTheEnds) {
 TEST(DynamicScatterCalls, NoVoxelAtAll) {
   compare(make_case<float, std::int32_t>(Pattern::all_invalid, 50, 6, 3, 1), "all invalid", {.spare = 0});
   compare(make_case<float, std::int32_t>(Pattern::all_invalid, 50, 6, 3, 1), "all invalid", {.spare = 50});
-  // No rows for voxels: the gradients of points of no voxel are zeros, for any reduction.
+  // Without rows for voxels, the gradients of points in no voxel are zeros, for any reduction.
   const std::vector<std::int32_t> map(20, -1);
   for (const Reduce reduce_type : kReductions) {
     std::vector<float> feats(60), grad_feats(60, kOld);
@@ -84,7 +84,7 @@ TEST(DynamicScatterCalls, NoVoxelAtAll) {
 
 TEST(DynamicScatterCalls, NoPointsAndNoChannels) {
   for (const Reduce reduce_type : kReductions) {
-    // Without points there are rows to fill.
+    // Without points, additional rows are still filled.
     std::vector<float> voxel_feats(6, kOld);
     std::vector<std::int32_t> voxel_coors(6, kOld), count(2, kOld), map(4, kOld);
     EXPECT_EQ(dynamic_scatter_forward(ConstTensor(nullptr, DType::f32, {0, 3}),
@@ -95,7 +95,7 @@ TEST(DynamicScatterCalls, NoPointsAndNoChannels) {
     EXPECT_EQ(voxel_feats, std::vector<float>(6, reduce_type == Reduce::max ? -kInfinity : 0.0f));
     EXPECT_EQ(voxel_coors, std::vector<std::int32_t>(6, kOld));
     EXPECT_EQ(count, std::vector<std::int32_t>(2, kOld));
-    // Without channels there are voxels.
+    // Without channels, voxels are still found.
     const std::vector<std::int32_t> coors = {5, -1, 2, 5};
     EXPECT_EQ(dynamic_scatter_forward(ConstTensor(nullptr, DType::f32, {4, 0}), view(coors.data(), {4, 1}),
                                       Tensor(nullptr, DType::f32, {2, 0}), view(voxel_coors.data(), {2, 1}),
@@ -103,7 +103,7 @@ TEST(DynamicScatterCalls, NoPointsAndNoChannels) {
               2);
     EXPECT_EQ(map, (std::vector<std::int32_t>{1, -1, 0, 1}));
     EXPECT_EQ(count, (std::vector<std::int32_t>{1, 2}));
-    // Nothing at all: nothing is looked at.
+    // Without any elements, nothing is read.
     const ConstTensor no_points(nullptr, DType::f32, {0, 3}), rows(nullptr, DType::f32, {2, 3}),
         counts(nullptr, DType::i32, {2});
     EXPECT_NO_THROW(dynamic_scatter_backward(rows, no_points, rows, ConstTensor(nullptr, DType::i32, {0}),
@@ -112,7 +112,7 @@ TEST(DynamicScatterCalls, NoPointsAndNoChannels) {
   }
 }
 
-// Tensors with more rows than voxels: what is behind them is anything, also what would be refused.
+// Rows after the last voxel may hold anything, including values that would be rejected.
 TEST(DynamicScatterCalls, RowsBehindTheLastVoxelAreNotLookedAt) {
   const auto c = make_case<float, std::int32_t>(Pattern::some_invalid, 300, 7, 2, 3);
   const auto all = c.voxels();
@@ -128,7 +128,7 @@ TEST(DynamicScatterCalls, RowsBehindTheLastVoxelAreNotLookedAt) {
     const ConstTensor f = c.feats_view(), w = view(voxel_feats.data(), {room, 7}),
                       n = view(count.data(), {room}), number = view(&found, {1});
     std::vector<float> grad_feats(c.feats.size(), kOld);
-    // The map, the counts and the number have dtypes of their own.
+    // The map, the counts and voxel_num may have different dtypes.
     dynamic_scatter_backward(view(grad.data(), {room, 7}), f, w, view(reduced.map.data(), {c.points}), n,
                              number, view(grad_feats.data(), {c.points, 7}), reduce_type);
     EXPECT_EQ(first_difference(grad_feats.data(), c.expected_backward(grad, voxel_feats, reduced.map,
@@ -137,7 +137,7 @@ TEST(DynamicScatterCalls, RowsBehindTheLastVoxelAreNotLookedAt) {
   }
 }
 
-// Inputs that begin anywhere.
+// Inputs that do not begin on a cache line.
 TEST(DynamicScatterCalls, InputsOffALine) {
   const auto c = make_case<bf16, std::int32_t>(Pattern::random, 200, 37, 3, 4);
   std::vector<bf16> feats(c.feats.size() + 1);
@@ -157,7 +157,7 @@ TEST(DynamicScatterCalls, InputsOffALine) {
   }
 }
 
-// The bytes of all results of one run of everything; nothing is computed here but by the calls.
+// The bytes of all results of one call of every operator. Only the calls compute floating-point values here.
 std::vector<unsigned char> results_of_everything(const ScatterCase<float, std::int32_t>& c,
                                                  std::int64_t found) {
   std::vector<unsigned char> results;
@@ -173,7 +173,7 @@ std::vector<unsigned char> results_of_everything(const ScatterCase<float, std::i
     c.forward<std::int32_t>(context, reduce_type, found,
                             {voxel_feats.data(), voxel_coors.data(), map.data(), count.data()});
     keep(voxel_feats);
-    std::fill(count.begin(), count.end(), 16777217);  // no float
+    std::fill(count.begin(), count.end(), 16777217);  // not representable as a float
     std::vector<float> grad_feats(c.feats.size());
     c.backward(context, voxel_feats, voxel_feats, map, count, reduce_type, grad_feats.data());
     keep(grad_feats);
@@ -198,7 +198,7 @@ std::vector<unsigned char> results_of_everything(const ScatterCase<float, std::i
   return results;
 }
 
-// Whatever rounding, flushing and traps the caller's thread has set.
+// Results do not depend on the rounding mode, flushing and traps of the caller's thread.
 TEST(DynamicScatterCalls, TheControlRegisterChangesNothing) {
   auto c = make_case<float, std::int32_t>(Pattern::random, 200, 9, 2, 11);
   for (std::size_t i = 0; i < c.feats.size(); ++i)  // sums are inexact, some of them subnormal
@@ -218,7 +218,7 @@ TEST(DynamicScatterCalls, TheControlRegisterChangesNothing) {
   }
 }
 
-// The number of threads may change while a call runs: what a call decided stays as it was.
+// The number of threads may change while a call runs, without effect on that call.
 TEST(DynamicScatterCalls, ThreadsMayChange) {
   const auto c = make_case<float, std::int32_t>(Pattern::random, 60'000, 9, 3, 5);
   const auto found = static_cast<std::int64_t>(c.voxels().size());
@@ -279,7 +279,7 @@ TEST(VoxelIndexCalls, SeveralThreadsUseOne) {
   EXPECT_EQ(wrong, 0);
 }
 
-// Several indexes of one context live at once, among other calls, and end in any order.
+// Several indexes of one context coexist with other calls and are destroyed in any order.
 TEST(VoxelIndexCalls, IndexesAreIndependent) {
   Context context({.threads = 2});
   std::vector<ScatterCase<float, std::int64_t>> cases;
@@ -305,11 +305,11 @@ TEST(VoxelIndexCalls, IndexesAreIndependent) {
     EXPECT_EQ(map, expected.map);
     EXPECT_EQ(voxel_coors, expected.voxel_coors);
     indexes[i].reset();
-    context.trim();  // what the others hold is theirs
+    context.trim();  // keeps the memory of the other indexes
   }
 }
 
-// Coordinates are read by write() alone: reductions do without them.
+// Only write() reads coordinates again; reductions do not need them.
 TEST(VoxelIndexCalls, CoordinatesMayGoBeforeReductions) {
   const auto c = make_case<float, std::int32_t>(Pattern::random, 500, 5, 3, 9);
   Context context({.threads = 1});

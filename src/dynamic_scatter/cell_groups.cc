@@ -1,19 +1,17 @@
-// Groups points by ranks of bits: the number of a voxel is the rank of its cell among all cells that have
-// points.
+// Groups points by ranks of bits: the number of a voxel is the rank of its cell among the cells with points.
 //
 // Most cells of the box are empty, so there are two levels. The first has a bit for each block of 64 cells.
-// The second has the 64 bits of each block that has points, and of no other. The rank of a cell is found in
-// two steps, a popcount each. Several threads mark bits in tables of their own, which are then combined.
+// The second has the 64 bits of each block that has points, and of no other. The rank of a cell takes two
+// popcounts. Several threads mark bits in separate tables, which are then combined.
 //
-// How large the tables are. A box is accepted only if the first level has at most kWords words for each
-// point. The second level has one word for each occupied block, so at most one for each point. A table of
-// kWords * points words is therefore enough for the first level of one thread, and for the second level of
-// kWords threads; the tables of further threads fit if the levels are smaller than that, and group_by_cells()
-// takes no more threads than fit.
+// A box is accepted only if the first level has at most kWords words per point. The second level has one word
+// per occupied block, so at most one per point. A table of kWords * points words is therefore enough for the
+// first level of one thread, and for the second level of kWords threads. group_by_cells() uses more threads
+// only if the levels are small enough for their tables to fit.
 //
-// Points in no voxel are in a cell of their own, number `cells`, behind all others. They need no branch in
-// any loop, and as the last cell they have the last rank, so the voxels keep the numbers 0, 1, .. This cell
-// may be in the same block as real cells; that makes no difference to ranks.
+// Points in no voxel get a separate cell after all others, number `cells`. They need no branch in any loop,
+// and have the last rank, so the voxels keep the numbers 0, 1, .. This cell may be in the same block as real
+// cells, which does not affect ranks.
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -27,19 +25,19 @@ namespace turnout::families::dynamic_scatter {
 using namespace core;
 namespace {
 
-// Words of a level for each point. With more, the table costs more than a sort.
+// Words of a level per point. With more, the table costs more than a sort.
 constexpr std::int64_t kWords = 2;
 // At most 2^26 - 1 blocks are occupied, so numbers of second-level cells fit 32 bits.
 constexpr std::int64_t kMaxCellPoints = std::int64_t{1} << 26;
 
-// Words of the first level. One cell more than the box has: that of points in no voxel.
+// Words of the first level, with one more cell than the box, for points in no voxel.
 std::int64_t words_of_blocks(const Packing& packing) {
   return BitRanks::words_for(static_cast<std::int64_t>(packing.cells / 64) + 1);
 }
 
 // The number of a point's cell: the weighted sum of its coordinates, modulo 2^32. Coordinates that have
-// changed since the packing was made may give any sum; those beyond the last cell are taken as `none`, so
-// that every cell has its bit in the tables.
+// changed since the packing was made may give any sum; sums beyond the last cell become `none`, so that every
+// cell has its bit in the tables.
 template <class Index, int kDims>
 struct CellOf {
   std::uint32_t weight[kDims], least = 0, none;
@@ -62,8 +60,8 @@ struct CellOf {
   }
 };
 
-// First level: writes the cell of each of the points begin .. end-1 and marks its block. Here and below, what
-// a loop reads are local copies: the compiler knows that stores cannot change them.
+// First level: writes the cell of each of the points begin .. end-1 and marks its block. Here and below,
+// loops read local copies, because the compiler knows that stores cannot change them.
 template <class Index, int kDims>
 void mark_blocks(const ConstTensor& coors, const Packing& packing, std::int64_t begin, std::int64_t end,
                  std::uint32_t* cells, BitRanks blocks) {
@@ -100,8 +98,8 @@ void count_points(std::int64_t begin, std::int64_t end, const std::uint32_t* cel
   }
 }
 
-// Combines the tables of all parts, which lie one behind the other, into the first; counts the bits before
-// each word. Returns how many bits are set.
+// Combines the consecutive tables of all parts into the first, and counts the bits before each word. Returns
+// the number of bits that are set.
 std::int64_t number(BitRanks ranks, std::int64_t words, std::int64_t parts) {
   std::uint32_t sum = 0;
   for (std::int64_t w = 0; w < words; ++w) {

@@ -28,7 +28,7 @@ struct PointLanes {
     const float four[4] = {values[0], values[1], values[2], 1};
     return hn::LoadU(D(), four);
   }
-  // Writes four elements: z, y, x and one without meaning.
+  // Writes four elements: z, y, x and an unspecified one.
   HWY_INLINE void voxelize(const float* point, std::int32_t* to) const {
     const D d;
     const hn::RebindToSigned<D> di;
@@ -36,7 +36,7 @@ struct PointLanes {
     const auto inside = hn::And(hn::Ge(cell, hn::Zero(d)), hn::Lt(cell, extent));  // false for NaN
     std::uint8_t bits[8] = {};
     hn::StoreMaskBits(d, inside, bits);
-    // Converting a number outside the range of the integer would be undefined.
+    // Converting a number outside the range of the integer is undefined.
     const auto kept = hn::ConvertTo(di, hn::IfThenElse(inside, cell, hn::Set(d, -1.0f)));
     const auto all = (bits[0] & 7) == 7 ? kept : hn::Set(di, -1);
     const std::int32_t order[4] = {2, 1, 0, 3};
@@ -53,8 +53,7 @@ void voxelize(const void* grid_of, const void* points, std::int64_t features, vo
   auto* to = static_cast<Index*>(coors) + first * 3;
   std::int64_t i = first;
   if constexpr (std::is_same_v<T, float> && sizeof(Index) == 4) {
-    // All points but the last: the element after that one may be outside the memory, or in another thread's
-    // range.
+    // All points but the last: the element after it may be outside the memory, or in another thread's range.
     const PointLanes lanes(grid);
     for (; i + 1 < last; ++i, point += features, to += 3) lanes.voxelize(point, to);
   }
@@ -65,7 +64,7 @@ void voxelize(const void* grid_of, const void* points, std::int64_t features, vo
       cell[j] = std::floor((static_cast<Real>(to_float(point[j])) - grid.least[j]) / grid.voxel_size[j]);
       is_inside &= cell[j] >= 0 && cell[j] < grid.extent[j];  // false for NaN
     }
-    // Converting a number outside the range of the integer would be undefined.
+    // Converting a number outside the range of the integer is undefined.
     for (int j = 0; j < 3; ++j) to[2 - j] = static_cast<Index>(is_inside ? cell[j] : Real{-1});
   }
 }
@@ -77,8 +76,8 @@ CoordinateKernels::VoxelizeRange pick_voxelize(DType points, DType coors) {
   });
 }
 
-// Reads kLanes rows at a time, as kDims vectors; each lane of each vector always has the same column. A group
-// of rows with a negative coordinate is read again row by row.
+// Reads kLanes rows at a time, as kDims vectors; a lane of a vector always has the same column. If a row of a
+// group has a negative coordinate, the group is read again row by row.
 template <class Index, int kDims>
 Extremes extremes(const void* coors, std::int64_t first, std::int64_t last) {
   const hn::ScalableTag<Index> d;

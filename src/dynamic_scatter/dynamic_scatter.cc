@@ -1,4 +1,4 @@
-// dynamic_scatter_forward and dynamic_scatter_backward, and the index for many of them.
+// Implements dynamic_scatter_forward, dynamic_scatter_backward and VoxelIndex.
 #include "dynamic_scatter/dynamic_scatter.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace families::dynamic_scatter {
 using namespace core;
 namespace {
 
-// How many voxels there are: what voxel_num says, or all rows.
+// The number of voxels: voxel_num if it is given, otherwise all rows.
 std::int64_t read_voxel_num(Call& call, const ConstTensor& voxel_num, std::int64_t voxels) {
   if (voxel_num.is_absent()) return voxels;
   const std::int64_t num = visit_index(voxel_num.dtype, [&](auto type) -> std::int64_t {
@@ -29,8 +29,8 @@ std::int64_t read_voxel_num(Call& call, const ConstTensor& voxel_num, std::int64
   return num;
 }
 
-// A copy of voxel_points_count in the type that means are computed in. The voxels of points have a count of 1
-// or more; a voxel without points may have any.
+// Copies voxel_points_count into the type that means are computed in. Voxels with points must have a count of
+// 1 or more; a voxel without points may have any.
 const void* read_counts(Call& call, const ConstTensor& given, DType feats, std::int64_t voxels,
                         const std::int32_t* map, std::int64_t points, Scratch& scratch) {
   return visit_index(given.dtype, [&](auto type) {

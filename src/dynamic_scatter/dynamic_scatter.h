@@ -1,4 +1,4 @@
-// The plans of this family's operators. That of dynamic_scatter_forward is CoordinateGrouping.
+// The plans of this family's operators. The plan of dynamic_scatter_forward is CoordinateGrouping.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ class VoxelizeHardPlan {
   explicit VoxelizeHardPlan(std::int64_t points) : points_(points), grouping_(points) {}
 
   std::size_t scratch_bytes() const;
-  // Returns the number of voxels. Refuses a grid before it writes a result.
+  // Returns the number of voxels. Throws for a bad grid before it writes a result.
   std::int64_t run(core::Call& call, const ConstTensor& points, const Tensor& voxels, const Tensor& coors,
                    const Tensor& num_points_per_voxel, const Tensor& point2voxel_map,
                    std::span<const double> voxel_size, std::span<const double> point_cloud_range) const;
@@ -29,8 +29,8 @@ class BackwardPlan {
  public:
   BackwardPlan(std::int64_t points, std::int64_t voxels, Reduce reduce_type, int threads);
 
-  std::size_t scratch_bytes() const;  // never more than with `points` voxels, if there are no more
-  // Refuses a map or counts before it writes a result.
+  std::size_t scratch_bytes() const;  // for up to `points` voxels at most as much as for `points` voxels
+  // Throws for a bad map or bad counts before it writes a result.
   void run(core::Call& call, const ConstTensor& grad_voxel_feats, const ConstTensor& feats,
            const ConstTensor& voxel_feats, const ConstTensor& point2voxel_map,
            const ConstTensor& voxel_points_count, const Tensor& grad_feats) const;
@@ -41,7 +41,7 @@ class BackwardPlan {
   const MapGrouping grouping_;  // for max
 };
 
-// The inside of a VoxelIndex. The context must outlive it.
+// The implementation of VoxelIndex. The context must outlive it.
 class PointIndex {
  public:
   PointIndex(const ConstTensor& coors, const Caller& caller);

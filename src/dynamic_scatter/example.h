@@ -1,4 +1,4 @@
-// Data for the example calls of this family, where zeros are not legal. Both registries use it.
+// Data for the example calls of this family whose arguments must not be zero. Both registries use it.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Differential fuzzer: any coordinates, features, maps, counts, points and grids; a legal call equals the
-// definition on every instruction set, in one step and through an index, and an illegal one is refused whole.
+// Differential fuzzer over coordinates, features, maps, counts, points and grids. A legal call must equal the
+// definition on every instruction set, in one step and through an index; an illegal one must write nothing.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -19,7 +19,7 @@ bool same(const std::vector<T>& actual, const std::vector<T>& expected) {
   return actual.size() == expected.size() && first_difference(actual.data(), expected) < 0;
 }
 
-// True when the call throws Error.
+// Returns whether the call throws Error.
 template <class F>
 bool is_refused(const F& call) {
   try {
@@ -30,7 +30,7 @@ bool is_refused(const F& call) {
   return false;
 }
 
-// Any bits at all, or one of a few values, so that there are ties.
+// Arbitrary bits, or one of a few values, so that there are ties.
 template <class T>
 T any_float(FuzzInput& in, bool wild) {
   if (wild) return in.value<T>();
@@ -97,7 +97,7 @@ void reductions(FuzzInput& in) {
   }
 }
 
-// A map that no forward has made, with counts and a number of voxels from anywhere: refused, or right.
+// An arbitrary map, with arbitrary counts and number of voxels: the call must throw or be right.
 template <class T, class Map>
 void wild_backward(FuzzInput& in) {
   ScatterCase<T, std::int32_t> c{in.between(0, 60), in.between(0, 20), 1};
@@ -176,7 +176,7 @@ void voxels(FuzzInput& in) {
                                    : rounded<T>(static_cast<Real>(in.between(-40, 120)) / 10));
       lanes.back().push_back(core::to_float(points.back()));
     }
-    if (!grid.is_legal()) continue;  // a coordinate need not be a number then
+    if (!grid.is_legal()) continue;  // coordinates need not be numbers then
     for (const std::int64_t c : grid.coordinates(lanes.back().data()))
       expected.push_back(static_cast<Index>(c));
   }
@@ -187,7 +187,7 @@ void voxels(FuzzInput& in) {
   const ConstTensor p = view(points.data(), {rows, features});
   const double sizes[3] = {size[0], size[1], size[2]};
   const double ranges[6] = {range[0], range[1], range[2], range[3], range[4], range[5]};
-  // What is no grid for any points is refused even if there are none.
+  // A grid that is illegal for any points is rejected even without points.
   const bool is_grid =
       std::all_of(std::begin(sizes), std::end(sizes), [](double v) { return v > 0 && std::isfinite(v); }) &&
       std::none_of(std::begin(ranges), std::end(ranges), [](double v) { return std::isnan(v); });
@@ -237,7 +237,7 @@ void voxels(FuzzInput& in) {
   }
 }
 
-// Rows reduced by an index, which may name groups that are not there.
+// Reduction by an index, which may name groups that do not exist.
 template <class T, class Index>
 void scattered(FuzzInput& in) {
   IndexCase<T, Index> c{in.between(0, 60), in.between(0, 20), in.between(0, 40)};
@@ -273,7 +273,7 @@ void scattered(FuzzInput& in) {
     check([&] { scatter_max(c.src_view(), c.index_view(), to, to_argmax, context); },
           [&] { return maxima.out; });
     require(same(argmax, legal ? argmax_expected : sized<Index>(elements, kOld)));
-    // Gradients of what is there, by the argmax that is there, whatever they are.
+    // Arbitrary gradients and an arbitrary argmax.
     auto grad_src = sized<T>(c.rows * c.channels, rounded<T>(kOld));
     const auto kept = grad_src;
     const Tensor grads = view(grad_src.data(), {c.rows, c.channels});

@@ -17,8 +17,8 @@ TURNOUT_ISA_BEGIN(families::dynamic_scatter)
 
 using namespace core;
 
-// The type in which features are compared and gradients are copied. 16-bit floats are compared by their bits:
-// that needs no conversion, and gradients are copied exactly.
+// The type in which features are compared and gradients are copied. 16-bit floats are compared by their bits,
+// which needs no conversion and copies gradients exactly.
 template <class T>
 struct Bits {
   using Type = T;
@@ -50,7 +50,7 @@ struct Bits<f16> : HalfBits<f16, 0x7C00> {};
 template <>
 struct Bits<bf16> : HalfBits<bf16, 0x7F80> {};
 
-// Up to kTogether points of a voxel are handled at a time, and kPieceBytes of their rows.
+// The code handles up to kTogether points of a voxel at a time, and kPieceBytes of their rows.
 constexpr std::int64_t kTogether = 8;
 constexpr std::int64_t kPieceBytes = 2 << 10;
 
@@ -65,12 +65,11 @@ struct Taking {
   static constexpr int kLineVectors = std::max<int>(1, kLine / HWY_MAX_BYTES);
 
   std::int64_t points;
-  bool is_last;              // no points of this voxel follow
+  bool is_last;              // whether these are the last points of the voxel
   const T* from[kTogether];  // their features
   T* to[kTogether];
   const T* maxima;  // the voxel's features
-  // The gradient not yet assigned to an earlier point (0 where assigned), before and after this batch of
-  // points.
+  // The gradient that is not yet assigned to a point (0 where assigned), before and after these points.
   const T* before;
   alignas(64) T left[kPiece];
 
@@ -134,8 +133,7 @@ struct Taking {
   }
 };
 
-// Voxel by voxel: the rows of voxels are read once and in order, the rows of points once each, from wherever
-// they are.
+// Goes voxel by voxel: reads the rows of voxels once and in order, and each row of points once.
 template <class T>
 void backward_max(const BackwardTask& task, std::int64_t first, std::int64_t last) {
   constexpr std::int64_t kPiece = Taking<T>::kPiece;
@@ -145,8 +143,8 @@ void backward_max(const BackwardTask& task, std::int64_t first, std::int64_t las
   const auto* const maxima = static_cast<const T*>(task.voxel_feats);
   const auto* const grad = static_cast<const T*>(task.grad_voxel_feats);
   auto* const grads = static_cast<T*>(task.grad_feats);
-  // Rows that do not begin on a cache line share lines with other rows. They are computed into a copy, whose
-  // whole lines are then streamed; the shared lines are stored through the cache.
+  // Rows that do not begin on a cache line share lines with other rows. They are computed into a copy. Its
+  // whole lines are then streamed, and the shared lines are stored through the cache.
   const bool shares_lines =
       task.stream && (reinterpret_cast<std::uintptr_t>(grads) % kLine != 0 || row_bytes % kLine != 0);
   const Ahead ahead(row_bytes);
@@ -189,7 +187,7 @@ void backward_max(const BackwardTask& task, std::int64_t first, std::int64_t las
   }
 }
 
-// Point by point, for sum and mean.
+// Goes point by point, for sum and mean.
 template <class T, Reduce kReduce>
 void backward_each(const BackwardTask& task, std::int64_t first, std::int64_t last, void* to) {
   using Lane = typename Block<T>::Lane;

@@ -1,4 +1,4 @@
-// What the two ways to group points by their coordinates share.
+// Declarations shared by the two ways to group points by their coordinates.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace turnout::families::dynamic_scatter {
 
 inline constexpr std::int64_t kMaxChunks = 64;
 
-// `count` items in consecutive parts of about the same size. There are at most kMaxChunks, so that a value
-// for each part fits an array on the stack.
+// Splits `count` items into consecutive parts of about the same size, at most kMaxChunks, so that one value
+// per part fits an array on the stack.
 struct Chunks {
   std::int64_t count, parts;
 
@@ -31,11 +31,11 @@ struct Chunks {
   }
 };
 
-// The bounding box of the coordinates, and how a point's coordinates become the number of its cell in that
-// box. Numbers of cells are ordered like rows of coordinates.
+// The bounding box of the coordinates, and the weights that turn a point's coordinates into the number of its
+// cell in that box. Cell numbers are ordered like rows of coordinates.
 struct Packing {
   std::int64_t valid = 0;                      // points that are in a voxel
-  std::int64_t valid_before[kMaxChunks] = {};  // how many of them come before each chunk of the points
+  std::int64_t valid_before[kMaxChunks] = {};  // the number of them before each chunk of the points
   std::uint64_t weight[kMaxDims] = {};
   std::int64_t least[kMaxDims] = {};
   std::uint64_t cells = 0;  // cells of the box; 0: no valid points, or more cells than 64 bits can count
@@ -54,7 +54,7 @@ struct GroupMemory {
         starts(kept.take<std::int32_t>(points + 1)) {}
 };
 
-inline constexpr std::int64_t kMaxParts = 4;  // parts of the points that have histograms of their own
+inline constexpr std::int64_t kMaxParts = 4;  // parts of the points with separate histograms
 
 // Histograms of the map, one for each part of the points. Index -1 counts the points in no voxel.
 struct CountTables {
@@ -72,13 +72,13 @@ struct CountTables {
 void put_in_order(Context& context, const Chunks& chunks, const CountTables& tables, const std::int32_t* map,
                   std::int32_t* starts, std::int32_t* order);
 
-// By ranks of bits, for boxes that are not too empty; cell_groups.cc says how.
+// Groups by ranks of bits, for boxes that are not too empty; see cell_groups.cc.
 bool fits_cells(const Packing& packing, std::int64_t points);
 std::size_t cells_bytes(std::int64_t points);
 VoxelGroups group_by_cells(Context& context, const ConstTensor& coors, const Packing& packing,
                            const GroupMemory& to, core::Scratch& passing);
 
-// By a sort: memory is proportional to the points, however large the box.
+// Groups by a sort, with memory proportional to the points for any box.
 std::size_t sorting_bytes(std::int64_t points);
 VoxelGroups group_by_sort(Context& context, const ConstTensor& coors, const Packing& packing,
                           const GroupMemory& to, core::Scratch& passing);

@@ -1,5 +1,5 @@
-// Groups points by voxel: by coordinates, in one of two ways that their bounding box decides, or by a given
-// map.
+// Groups points by voxel: by a given map, or by coordinates, in one of two ways depending on their bounding
+// box.
 #include "dynamic_scatter/groups.h"
 
 #include <algorithm>
@@ -98,7 +98,7 @@ VoxelGroups CoordinateGrouping::run(Context& context, const ConstTensor& coors, 
                                       : group_by_sort(context, coors, packing, to, passing);
 }
 
-// No more parts than that their histograms together are as long as the map.
+// Limits the parts so that their histograms together are no longer than the map.
 MapGrouping::MapGrouping(std::int64_t points, std::int64_t voxels, int threads)
     : points_(points),
       voxels_(voxels),

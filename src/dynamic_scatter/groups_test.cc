@@ -1,4 +1,4 @@
-// Points by voxel: every way to group them, beside a sort of their rows.
+// Compares every way to group points by voxel with a sort of their rows.
 #include "dynamic_scatter/groups.h"
 
 #include <gtest/gtest.h>
@@ -30,8 +30,8 @@ struct Cloud {
   }
 };
 
-// Points all over a space of the given extents, of which every `none`-th is in no voxel, and every third
-// where the one before it is. The first and the last cell have points.
+// Points spread over a space of the given extents. Every `none`-th is in no voxel, and every third is in the
+// cell of the point before it. The first and the last cell have points.
 template <class Index>
 Cloud<Index> make_cloud(std::int64_t points, const std::vector<std::int64_t>& extents, std::int64_t none) {
   Cloud<Index> cloud{static_cast<std::int64_t>(extents.size()), {}};
@@ -96,7 +96,7 @@ void check_spaces(std::int64_t points, const std::vector<int>& threads) {
     check(make_cloud<Index>(points, {30, points / 8 + 1}, none), "ranked cells", threads);
     check(make_cloud<Index>(points, {1, 50, points + 1}, none), "ranked cells", threads);
     check(make_cloud<Index>(points, {3, 2, points / 3 + 1, 41}, none), "ranked cells", threads);
-    // Tables of as many words as points, or nearly: several threads have more than there is room for.
+    // Tables of about as many words as points: those of several threads do not fit.
     check(make_cloud<Index>(points, {points * 2500}, none), "ranked cells", threads);
     check(make_cloud<Index>(points, {points * 3500}, none), "ranked cells", threads);
     check(make_cloud<Index>(points, {points * 10000}, none), "sorted cells", threads);
@@ -113,7 +113,7 @@ TEST(VoxelGroups, FewPoints) {
   }
 }
 
-// Enough for several threads, one more than a multiple of anything.
+// Enough points for several threads, one more than a multiple of any block size.
 TEST(VoxelGroups, ManyPoints) {
   check_spaces<std::int32_t>(82'001, {1, 2, 5});
   check_spaces<std::int64_t>(33'001, {1, 3});
@@ -124,7 +124,7 @@ TEST(VoxelGroups, NoneInAnyVoxel) {
     check(make_cloud<std::int32_t>(points, {5, 5}, 1), "ranked cells", {1, 2});
 }
 
-// Cells are numbered in 32 bits, of which the last number is that of points in no voxel.
+// Cells have 32-bit numbers, the last of which is for points in no voxel.
 TEST(VoxelGroups, AsManyCellsAsNumbers) {
   if (kReducedShapes)
     GTEST_SKIP() << "half a million points are many for a sanitizer; the steps are the same";

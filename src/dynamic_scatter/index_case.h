@@ -1,5 +1,4 @@
-// Rows and an index for the tests and the fuzzer of the scatter functions, and what the definition makes of
-// them.
+// Rows and an index for the tests and the fuzzer of the scatter functions, and their expected results.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@
 
 namespace turnout::test {
 
-// What an element is computed in; integers are added without a sign, so that they wrap around.
+// The type that an element is computed in; integers are added unsigned, so that they wrap around.
 template <class T>
 auto number_of(T v) {
   if constexpr (std::is_integral_v<T>) {
@@ -51,7 +50,7 @@ struct IndexCase {
   ConstTensor src_view() const { return view(src.data(), {rows, channels}); }
   ConstTensor index_view() const { return view(index.data(), {rows}); }
 
-  // f(place, rows of the group, their values) for each element of a result.
+  // Calls f(place, rows of the group, their values) for each element of a result.
   template <class F>
   void for_each_result(const F& f) const {
     using Number = decltype(number_of(T{}));
@@ -95,7 +94,7 @@ struct IndexCase {
     return result;
   }
 
-  // Gradients; argmax as from expected_maxima(), for max alone.
+  // Gradients; argmax is that of expected_maxima(), only for max.
   std::vector<T> expected_backward(const std::vector<T>& grad, const std::vector<std::int64_t>& argmax,
                                    Reduce reduce_type) const {
     auto count = sized<std::int64_t>(groups);

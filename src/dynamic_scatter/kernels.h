@@ -44,7 +44,7 @@ struct GradientKernels {
 };
 const GradientKernels& gradient_kernels(Isa isa);
 
-// Maxima of groups of rows, and which row each comes from.
+// Maxima of groups of rows, and the row that each comes from.
 struct MaximumTask {
   VoxelGroups groups;
   std::int64_t channels;
@@ -70,7 +70,7 @@ struct MaximumKernels {
 };
 const MaximumKernels& maximum_kernels(Isa isa);
 
-// The grid in the type that coordinates are computed in: double for f64 points, else float.
+// The grid in the type that coordinates are computed in: double for f64 points, otherwise float.
 template <class Real>
 struct GridOf {
   Real voxel_size[3], least[3], extent[3];
@@ -80,7 +80,7 @@ struct GridOf {
 inline constexpr int kMaxDims = 4;
 struct Extremes {
   std::int64_t least[kMaxDims], most[kMaxDims];
-  std::int64_t valid;  // how many such points there are
+  std::int64_t valid;  // the number of such points
 };
 
 struct CoordinateKernels {

@@ -1,4 +1,4 @@
-// Arrays of more than 2^31 elements, in the memory of a few rows.
+// Tests arrays of more than 2^31 elements that occupy the memory of a few rows.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -13,9 +13,9 @@
 namespace turnout::test {
 namespace {
 
-constexpr std::int64_t kFar = (std::int64_t{1} << 31) + 1;  // elements that no int32 counts
+constexpr std::int64_t kFar = (std::int64_t{1} << 31) + 1;  // more elements than int32 can count
 
-// Address space for so many 16-bit floats, and a row or two more.
+// Address space for kFar 16-bit floats and a few rows more.
 constexpr std::int64_t kFold = 8 << 20, kOwn = 16 << 20;
 constexpr std::int64_t kBytes = (2 * kFar + (4 << 20)) / kFold * kFold + kFold;
 
@@ -25,15 +25,15 @@ std::byte* mapped(void* where, std::int64_t bytes, int flags, int file = -1) {
   return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
 }
 
-// Two arrays that all tests share. `in` is zeros, of which only what a test writes takes memory. Of `out` the
-// first and the last bytes have memory of their own; everything between shows the same few pages again and
-// again, so that it can be written but says nothing.
+// Two arrays that all tests share. `in` is zeros, of which only the parts that a test writes take memory. The
+// first and the last bytes of `out` have separate memory; everything in between maps the same few pages
+// repeatedly, so that it can be written but not compared.
 class DynamicScatterLarge : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     if (kReducedShapes) return;
     in_ = mapped(nullptr, kBytes, MAP_PRIVATE | MAP_ANONYMOUS);
-    if (in_ != nullptr) madvise(in_, kBytes, MADV_HUGEPAGE);  // of zeros: 2048 faults instead of a million
+    if (in_ != nullptr) madvise(in_, kBytes, MADV_HUGEPAGE);  // 2048 page faults instead of a million
     const int file = memfd_create("folded", MFD_CLOEXEC);
     std::byte* all = mapped(nullptr, kBytes, MAP_PRIVATE | MAP_ANONYMOUS);
     bool is_there = all != nullptr && file >= 0 && ftruncate(file, kFold) == 0;
@@ -73,7 +73,7 @@ ConstTensor const_view(const std::vector<T>& values, std::initializer_list<Size>
   return view(values.data(), shape);
 }
 
-// The first and the last of few points with very many channels are one voxel, the others are in none.
+// Few points with very many channels. The first and the last are in one voxel, the others in none.
 TEST_F(DynamicScatterLarge, ManyChannels) {
   constexpr std::int64_t kChannels = 512012, kPoints = kFar / kChannels + 2;
   constexpr std::int64_t kEnd = (kPoints - 1) * kChannels;  // where the last point begins
@@ -108,7 +108,7 @@ TEST_F(DynamicScatterLarge, ManyChannels) {
   EXPECT_EQ(value(out()[kEnd + kChannels - 1]), 8);
 }
 
-// Each point is a voxel, in reverse order, but the last, which is in that of the first.
+// Each point is a voxel, in reverse order, except the last, which is in the voxel of the first.
 TEST_F(DynamicScatterLarge, ManyPointsAndVoxels) {
   constexpr std::int64_t kChannels = 2048, kPoints = kFar / kChannels + 3, kVoxels = kPoints - 1;
   constexpr std::int64_t kEnd = (kPoints - 1) * kChannels, kEndVoxel = (kVoxels - 1) * kChannels;
@@ -140,7 +140,7 @@ TEST_F(DynamicScatterLarge, ManyPointsAndVoxels) {
   EXPECT_EQ(value(out()[kEnd + 8]), 0);
 }
 
-// Points with very many features, which are moved along; all of them are in one voxel.
+// Points with very many features, all in one voxel.
 TEST_F(DynamicScatterLarge, VoxelsOfLongPoints) {
   constexpr std::int64_t kFeatures = 512012, kPoints = kFar / kFeatures + 2;
   constexpr std::int64_t kEnd = (kPoints - 1) * kFeatures;

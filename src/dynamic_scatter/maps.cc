@@ -1,4 +1,4 @@
-// Reads and checks the maps that a caller gives, and groups ascending ones without counting.
+// Reads and checks maps, and groups ascending ones without counting.
 #include "dynamic_scatter/maps.h"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ VoxelGroups group_by_sorted_map(Context& context, const std::int32_t* map, std::
   const Chunks chunks(points);
   chunks.run(context, [=](std::int64_t, std::int64_t begin, std::int64_t end) {
     std::iota(order + begin, order + end, static_cast<std::int32_t>(begin));
-    // Where the value changes, the voxels up to the new value begin: those in between have no points.
+    // Where the value changes, the voxels up to the new value begin; those in between have no points.
     std::int32_t before = begin == 0 ? -1 : map[begin - 1];
     for (std::int64_t x = begin; x < end; ++x)
       for (; before < map[x]; ++before) starts[before + 1] = static_cast<std::int32_t>(x);

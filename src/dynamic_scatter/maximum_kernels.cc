@@ -1,5 +1,4 @@
-// Maxima of groups of rows with the rows they come from, and their gradient. Compiled once per instruction
-// set.
+// Maxima of groups of rows, the rows they come from, and gradients. Compiled once per instruction set.
 #include "dynamic_scatter/kernels.h"
 
 #include <algorithm>
@@ -19,7 +18,7 @@ TURNOUT_ISA_BEGIN(families::dynamic_scatter)
 
 using namespace core;
 
-// Where a maximum starts: the least finite number, as in torch_scatter. What is not larger is not taken.
+// The start value of a maximum: the lowest finite number, as in torch_scatter. Only larger values are taken.
 template <class T>
 HWY_INLINE typename Block<T>::Lane lowest() {
   if constexpr (std::is_same_v<T, f16>) {
@@ -31,7 +30,7 @@ HWY_INLINE typename Block<T>::Lane lowest() {
   }
 }
 
-// Numbers of rows, in lanes as wide as those that are compared.
+// Row numbers, in lanes as wide as the compared values.
 template <class V, class Index>
 HWY_INLINE void store_rows(V v, Index* to) {
   using Number = hn::TFromV<V>;
@@ -45,7 +44,7 @@ HWY_INLINE void store_rows(V v, Index* to) {
   }
 }
 
-// kVectors vectors of channels of one group.
+// Reduces kVectors vectors of channels of one group.
 template <class T, class Index, int kVectors>
 HWY_INLINE void maximum_columns(const T* src, std::int64_t channels, const std::int32_t* order,
                                 std::int64_t count, std::int64_t none, T* out, Index* argmax) {
@@ -65,7 +64,7 @@ HWY_INLINE void maximum_columns(const T* src, std::int64_t channels, const std::
     const auto number = hn::Set(di, static_cast<Number>(order[i]));
     for (int k = 0; k < kVectors; ++k) {
       const auto v = widen(row + k * kLanes);
-      const auto is_larger = hn::Gt(v, best[k]);  // not so of NaN
+      const auto is_larger = hn::Gt(v, best[k]);  // false for NaN
       best[k] = hn::IfThenElse(is_larger, v, best[k]);
       from[k] = hn::IfThenElse(hn::RebindMask(di, is_larger), number, from[k]);
     }
@@ -85,7 +84,7 @@ void maximum(const MaximumTask& task, std::int64_t first, std::int64_t last, voi
   const std::int64_t channels = task.channels, none = groups.points;
   const Ahead ahead(channels * std::int64_t{sizeof(T)});
   auto* out = static_cast<T*>(out_rows);
-  // Without points src is not read, but null has no column j.
+  // Without points src is not read, but offsets from null are undefined.
   const auto* const src = task.src == nullptr ? out : static_cast<const T*>(task.src);
   auto* argmax = static_cast<Index*>(argmax_rows);
   for (std::int64_t v = first; v < last; ++v, out += channels, argmax += channels) {
@@ -112,7 +111,7 @@ void maximum(const MaximumTask& task, std::int64_t first, std::int64_t last, voi
   }
 }
 
-// Point by point: a gradient is copied where the maximum comes from this point. Bits is as wide as an
+// Goes point by point and copies a gradient where the maximum comes from this point. Bits is as wide as an
 // element.
 template <class Bits, class Index>
 void backward(const MaximumBackwardTask& task, std::int64_t first, std::int64_t last, void* to) {

@@ -1,4 +1,4 @@
-// The operators of this family.
+// The registry entries of this family.
 #include <algorithm>
 #include <iterator>
 
@@ -12,7 +12,7 @@ namespace turnout::families::dynamic_scatter {
 using namespace core;
 namespace {
 
-// There are not more voxels than points. A result that the caller gives has room for max_voxels.
+// Limits max_voxels to the number of points, unless the caller gives a result, which has max_voxels rows.
 std::unique_ptr<Prepared> limit_max_voxels(const Caller&, const Tensor* arguments, const ScalarValue*,
                                            std::int64_t* sizes) {
   constexpr int kRows = kVoxelizeHard.size("rows"), kMaxVoxels = kVoxelizeHard.size("max_voxels");
@@ -23,7 +23,7 @@ std::unique_ptr<Prepared> limit_max_voxels(const Caller&, const Tensor* argument
   return nullptr;
 }
 
-// dynamic_scatter_forward, once it knows which points each voxel has.
+// dynamic_scatter_forward after it has found the points of each voxel.
 class PreparedForward : public Prepared {
  public:
   PreparedForward(const ConstTensor& coors, const Caller& caller) : index_(coors, caller) {}
@@ -46,7 +46,7 @@ std::unique_ptr<Prepared> find_voxels(const Caller& caller, const Tensor* argume
   return prepared;
 }
 
-// As many groups as the index names, unless the caller or a result says how many there are.
+// Finds the number of groups that the index names, unless the caller or a given result determines it.
 std::unique_ptr<Prepared> find_dim_size(const Caller& caller, const Tensor* arguments, const ScalarValue*,
                                         std::int64_t* sizes) {
   constexpr int kDimSize = kScatterSum.size("dim_size"), kIndex = kScatterSum.argument("index");

@@ -1,4 +1,4 @@
-// Python bindings of this family that do not follow from its operators: VoxelIndex, which is an object.
+// Hand-written Python bindings of this family: VoxelIndex, which is an object.
 #include "bindings/python/call.h"
 #include "bindings/python/operators.h"
 
@@ -15,7 +15,7 @@ using namespace bindings;
 
 namespace {
 
-// What Python's functions have beside the operators: turnout.voxelize has both of them, and scatter_sum,
+// Python functions that differ from the operators: turnout.voxelize covers two of them, and scatter_sum,
 // scatter_mean and scatter_max move a dimension to the front.
 constexpr PythonFunction kVoxelizeWithLimits{"voxelize", kVoxelizeHard};
 constexpr ScalarSpec kDim = scalar("dim", -kMaxRank, kMaxRank - 1);
@@ -39,12 +39,12 @@ struct PythonIndex {
   PythonIndex(const PythonIndex&) = delete;
   PythonIndex& operator=(const PythonIndex&) = delete;
   ~PythonIndex() {
-    const WithoutGil release;  // its memory is large, and may be unmapped
+    const WithoutGil release;  // unmapping its large memory may take a while
     index.reset();
   }
   bool use_torch_threads;
   std::optional<PointIndex> index;
-  nb::object map;  // point2voxel_map, which says all that the index knows
+  nb::object map;  // point2voxel_map, from which the index can be restored
 };
 
 constexpr int kIndexScalars = 2;  // points and voxels, which the index knows
@@ -55,7 +55,7 @@ nb::object index_new(nb::handle coors, bool use_torch_threads) {
   nb::object made = nb::cast(new PythonIndex(use_torch_threads), nb::rv_policy::take_ownership);
   std::optional<PointIndex>& index = nb::inst_ptr<PythonIndex>(made)->index;
   call.prepare([&](const Caller& caller) { index.emplace(rows, caller); });
-  // Here and never again: coors may be gone after this call.
+  // Write now, because coors may be gone after this call.
   PythonCall write(kIndexWrite, use_torch_threads);
   write.continue_after(call);
   write.kind(coors, rows.dtype);
@@ -68,8 +68,8 @@ nb::object index_new(nb::handle coors, bool use_torch_threads) {
   return nb::make_tuple(made, arrays);
 }
 
-// An index is pickled as its map, and made of it again: the voxel numbers are coordinates of one dimension,
-// and since all of them have points, their order is the same.
+// An index is pickled as its map and restored from it: the voxel numbers become coordinates of one dimension.
+// Since all voxels have points, their order stays the same.
 nb::tuple index_state(const PythonIndex& on) { return nb::make_tuple(on.map, on.use_torch_threads); }
 
 void restore_index(PythonIndex& on, nb::handle map, bool use_torch_threads) {

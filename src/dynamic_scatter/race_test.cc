@@ -1,4 +1,4 @@
-// Coordinates, maps and counts that change during a call: every write stays inside the outputs.
+// Tests that writes stay inside the outputs if coordinates, maps and counts change during a call.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -73,7 +73,7 @@ TEST(DynamicScatterRaces, AMapThatChangesAtAnyTime) {
   });
 }
 
-// A space of `extent` cells in each direction: how large it is decides how points are grouped.
+// A space of `extent` cells in each direction, which determines how points are grouped.
 template <class Index>
 struct Cloud {
   static constexpr std::int64_t kDims = 4;

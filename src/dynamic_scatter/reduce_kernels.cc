@@ -52,7 +52,7 @@ struct Step {
   }
 };
 
-// What the sum of `count` points is divided by for their mean. The sum of none is 0, and so is their mean.
+// The divisor of a mean of `count` points; 1 for none, so that their mean is 0.
 template <class Lane>
 HWY_INLINE Lane divisor(std::int64_t count) {
   return static_cast<Lane>(std::max<std::int64_t>(count, 1));
@@ -87,7 +87,7 @@ HWY_INLINE void reduce_columns(const T* feats, std::int64_t channels, const std:
 }
 
 // For a voxel with more than kManyBytes of rows, which would not stay in the cache from one group of channels
-// to the next: each row is read whole, and the sums are in memory.
+// to the next. Reads each row whole, with the sums in memory.
 constexpr std::int64_t kManyBytes = 32 << 10;
 constexpr std::int64_t kSums = 1024;
 template <class T, Reduce kReduce, class Lane>
@@ -121,7 +121,7 @@ void reduce(const ReduceTask& task, std::int64_t first, std::int64_t last, void*
   const Ahead ahead(row_bytes);
   const auto* feats = static_cast<const T*>(task.feats);
   auto* row = static_cast<T*>(to);
-  if (feats == nullptr) feats = row;  // without points it is not read, but null has no column j
+  if (feats == nullptr) feats = row;  // not read without points, but offsets from null are undefined
   for (std::int64_t v = first; v < last; ++v, row += channels) {
     const std::int64_t begin = task.groups.starts[v], count = task.groups.count(v);
     const std::int32_t* order = task.groups.order + begin;
@@ -145,7 +145,7 @@ void reduce(const ReduceTask& task, std::int64_t first, std::int64_t last, void*
 }
 
 ReduceKernels::Range pick_reduce(DType dtype, Reduce reduce_type) {
-  // Unsigned, so that a sum that does not fit wraps around.
+  // Unsigned, so that sums wrap around.
   if (dtype == DType::i32) return &reduce<std::uint32_t, Reduce::sum>;
   if (dtype == DType::i64) return &reduce<std::uint64_t, Reduce::sum>;
   return visit_float(dtype, [&](auto type) -> ReduceKernels::Range {

@@ -1,4 +1,4 @@
-// Reductions over the points of each voxel, and their gradients, on all threads.
+// Runs reductions over the points of each voxel, and their gradients, on all threads.
 #include "dynamic_scatter/reductions.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ void fill_rows(const Tensor& rows, std::int64_t first, Reduce reduce_type) {
 template <class Index, int kDims>
 void write_coors_of(Context& context, const VoxelGroups& groups, const Index* from, Index* to) {
   parallel_for(context, groups.voxels, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
-    constexpr std::int64_t kAhead = 16;  // prefetch: rows lie anywhere in memory
+    constexpr std::int64_t kAhead = 16;  // prefetch, because rows are scattered in memory
     for (std::int64_t v = begin; v < end; ++v) {
       if (v + kAhead < groups.voxels) __builtin_prefetch(from + groups.first_point(v + kAhead) * kDims);
       std::copy_n(from + groups.first_point(v) * kDims, kDims, to + v * kDims);

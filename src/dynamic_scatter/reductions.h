@@ -1,4 +1,4 @@
-// What reductions and gradients write, once the points are grouped by voxel.
+// Reductions and gradients of points that are grouped by voxel.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +14,12 @@
 
 namespace turnout::families::dynamic_scatter {
 
-// Whether several threads write the rows of these groups: only if there is enough to read or to write.
+// Whether there is enough to read or to write for several threads.
 inline bool is_parallel(const VoxelGroups& groups, std::int64_t row_bytes) {
   return std::max(groups.grouped(), groups.voxels) * row_bytes >= core::kParallelBytes;
 }
 
-// Calls f(first, last) for ranges of voxels with about as much work each; voxels without points included.
+// Calls f(first, last) for ranges of voxels with about equal work, including voxels without points.
 template <class F>
 void for_voxel_ranges(Context& context, const VoxelGroups& groups, std::int64_t row_bytes, bool parallel,
                       const F& f) {
@@ -33,8 +33,8 @@ void for_voxel_ranges(Context& context, const VoxelGroups& groups, std::int64_t 
   });
 }
 
-// Calls make(first, last, there) for ranges of `rows` rows; it writes their bytes to consecutive memory that
-// begins at `there`. Large results are made in tiles in the cache and streamed.
+// Calls make(first, last, there) for ranges of `rows` rows; it writes the rows consecutively from `there` on.
+// Large results are computed in tiles in the cache and streamed.
 template <class Make>
 void make_rows(Context& context, core::Call& call, std::int64_t rows, std::int64_t row_bytes, void* to,
                const Make& make) {
@@ -52,8 +52,8 @@ void make_rows(Context& context, core::Call& call, std::int64_t rows, std::int64
   });
 }
 
-// The rows of all voxels; those after the last voxel are filled as the header says. A voxel without points is
-// 0, and -inf for max.
+// Writes the rows of all voxels, and fills those after the last voxel as the public header says. A voxel
+// without points is 0, or -inf for max.
 void reduce_rows(Context& context, core::Call& call, const VoxelGroups& groups, const ConstTensor& feats,
                  const Tensor& voxel_feats, Reduce reduce_type);
 
@@ -63,16 +63,16 @@ void write_first_points(Context& context, const VoxelGroups& groups, const Tenso
 void write_coors(Context& context, const VoxelGroups& groups, const ConstTensor& coors,
                  const Tensor& voxel_coors);
 
-// The gradients of all points. task.groups is given, and task.counts for mean; the rest of the task is filled
-// in here.
+// Writes the gradients of all points. The caller sets task.groups and, for mean, task.counts; the rest of the
+// task is set here.
 void spread_rows(Context& context, core::Call& call, BackwardTask task, const ConstTensor& grad_voxel_feats,
                  const ConstTensor& feats, const ConstTensor& voxel_feats, const Tensor& grad_feats,
                  Reduce reduce_type);
 
-// count_of(v) for each voxel, in the type that means are computed in.
+// Returns count_of(v) for each voxel, in the type that means are computed in.
 template <class CountOf>
 const void* lane_counts(DType feats, std::int64_t voxels, core::Scratch& scratch, const CountOf& count_of) {
-  const core::FpEnvironment environment;  // the caller's rounding mode may be another
+  const core::FpEnvironment environment;  // the caller's rounding mode may differ
   const auto fill = [&](auto* to) -> const void* {
     core::serial_for(0, voxels, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t v = begin; v < end; ++v)

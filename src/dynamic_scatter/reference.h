@@ -1,5 +1,5 @@
-// The definition of each operator of this family: serial, readable, point by point. Features are float or
-// double here; the tests convert.
+// The definition of each operator of this family: serial and readable, point by point. Features are float or
+// double; the tests convert.
 #pragma once
 
 #include <cmath>
@@ -23,7 +23,7 @@ struct Grid {
     const Real length = point_cloud_range[3 + j] - point_cloud_range[j];
     return std::round(length / voxel_size[j]);
   }
-  // Whether there is a voxel in each direction, and a coordinate is an int32.
+  // Whether each direction has a voxel and coordinates fit int32.
   bool is_legal() const {
     for (int j = 0; j < 3; ++j) {
       if (!(voxel_size[j] > 0 && std::isfinite(voxel_size[j]))) return false;
@@ -38,7 +38,7 @@ struct Grid {
       const Real difference = point[j] - point_cloud_range[j];
       const Real quotient = difference / voxel_size[j];
       const Real cell = std::floor(quotient);
-      const bool is_inside = cell >= 0 && cell < extent(j);  // not so of NaN
+      const bool is_inside = cell >= 0 && cell < extent(j);  // false for NaN
       if (!is_inside) return {-1, -1, -1};
       zyx[static_cast<std::size_t>(2 - j)] = static_cast<std::int64_t>(cell);
     }
@@ -49,7 +49,7 @@ struct Grid {
 struct HardVoxel {
   Coordinates coors;
   std::vector<std::int64_t> points;      // the rows that are stored
-  std::vector<std::int64_t> all_points;  // and those that are dropped because the voxel is full
+  std::vector<std::int64_t> all_points;  // also those that are dropped because the voxel is full
 };
 template <class Real>
 std::vector<HardVoxel> voxelize_hard(const std::vector<std::vector<Real>>& points, const Grid<Real>& grid,
@@ -70,7 +70,7 @@ std::vector<HardVoxel> voxelize_hard(const std::vector<std::vector<Real>>& point
   return voxels;
 }
 
-// The voxels of points, ascending, each with its points in ascending order.
+// The voxels in ascending order, each with its points in ascending order.
 using Voxels = std::map<Coordinates, std::vector<std::int64_t>>;
 inline Voxels voxels_of(const std::vector<Coordinates>& coors) {
   Voxels voxels;
@@ -82,7 +82,7 @@ inline Voxels voxels_of(const std::vector<Coordinates>& coors) {
   return voxels;
 }
 
-// One channel of one voxel; feats are those of its points, in ascending order.
+// Reduces one channel of one voxel; feats are the features of its points, in ascending order.
 template <class Real>
 Real reduced(const std::vector<Real>& feats, Reduce reduce_type) {
   Real result = reduce_type == Reduce::max ? -std::numeric_limits<Real>::infinity() : Real(0);
@@ -112,7 +112,7 @@ std::vector<Real> reduced_backward(Real grad, const std::vector<Real>& feats, Re
   return grads;
 }
 
-// -- rows reduced by an index ------------------------------------------------------------------------------
+// -- reduction by an index ---------------------------------------------------------------------------------
 
 // The rows of each group, ascending.
 inline std::vector<std::vector<std::int64_t>> rows_of(const std::vector<std::int64_t>& index,

@@ -1,4 +1,4 @@
-// What is refused, in which message, and that nothing is written then.
+// Tests which calls are rejected, with which message, and that they write nothing.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ constexpr auto kMax32 = std::numeric_limits<std::int32_t>::max();
 constexpr auto kMin64 = std::numeric_limits<std::int64_t>::min();
 constexpr auto kMax64 = std::numeric_limits<std::int64_t>::max();
 
-// The message of a call that is refused; "" when it is not. An observer hears the same.
+// The message of a rejected call, which an observer must also get; "" if the call succeeds.
 std::string message_of(const std::function<void(Context&)>& call) {
   Context context({.threads = 1});
   std::string heard;
@@ -52,7 +52,7 @@ bool is_untouched(const std::vector<T>& values) {
 
 // -- grids -------------------------------------------------------------------------------------------------
 
-// One grid for both operators, whose messages differ in their name alone.
+// Tries one grid with both operators, whose messages differ only in their name.
 template <class T>
 std::string grid_message(const std::vector<double>& size, const std::vector<double>& range) {
   const std::vector<T> points(3);
@@ -116,7 +116,7 @@ TEST(DynamicScatterRefusals, Grids) {
             "voxelize: point_cloud_range[1] is nan, expected a number");
 }
 
-// A grid is what it is in the type that coordinates are computed in.
+// A grid is checked in the type that coordinates are computed in.
 TEST(DynamicScatterRefusals, GridsInTheTypeOfTheirPoints) {
   const std::vector<double> ones = {1, 1, 1}, wide = {0, 0, 0, 2147483647.0, 4, 4};
   EXPECT_EQ(grid_message<double>(ones, wide), "");
@@ -132,7 +132,7 @@ TEST(DynamicScatterRefusals, GridsInTheTypeOfTheirPoints) {
 
 // -- gradients ---------------------------------------------------------------------------------------------
 
-// Four points, three rows for voxels, one channel; everything is right until a test changes it.
+// A valid call that tests modify: four points, three rows for voxels, one channel.
 template <class Map>
 struct Backward {
   std::vector<Map> map = {0, 1, -1, 0}, count = {2, 1, 1}, num = {3};
@@ -218,7 +218,7 @@ void check_maps(std::int64_t least, std::int64_t most) {
 TEST(DynamicScatterRefusals, Maps) {
   check_maps<std::int32_t>(kMin32, kMax32);
   check_maps<std::int64_t>(kMin64, kMax64);
-  Backward<std::int64_t> b;  // 64 bits are not cut to 32
+  Backward<std::int64_t> b;  // 64-bit values are not truncated to 32 bits
   b.map[2] = std::int64_t{1} << 32;
   EXPECT_EQ(b.message(Reduce::max),
             "dynamic_scatter_backward: point2voxel_map[2] is 4294967296, expected -1 .. 2");
@@ -236,7 +236,7 @@ void check_counts(std::int64_t least) {
     EXPECT_EQ(b.message(Reduce::mean), "dynamic_scatter_backward: voxel_points_count[0] is " +
                                            std::to_string(value) +
                                            ", expected 1 or more: point 0 is in that voxel");
-    EXPECT_EQ(b.message(Reduce::max), "");  // others do not look at counts
+    EXPECT_EQ(b.message(Reduce::max), "");  // other reductions do not read counts
     EXPECT_EQ(b.message(Reduce::sum), "");
     b.count = {2, 1, static_cast<Map>(value)};
     EXPECT_EQ(b.message(Reduce::mean), "");  // no point is in voxel 2
@@ -248,7 +248,7 @@ TEST(DynamicScatterRefusals, Counts) {
   check_counts<std::int64_t>(kMin64);
 }
 
-// The map of a call is copied into scratch memory that had more points before.
+// The scratch memory that a map is copied into may still contain a longer map of an earlier call.
 TEST(DynamicScatterRefusals, CountsLookAtTheOwnPointsAlone) {
   Context context({.threads = 1});
   const std::vector<std::int32_t> count = {3, 1, 0};
@@ -264,7 +264,7 @@ TEST(DynamicScatterRefusals, CountsLookAtTheOwnPointsAlone) {
   EXPECT_EQ(backward({0, 0, 0, 1}, Reduce::mean), (std::vector<float>{1, 1, 1, 1}));
 }
 
-// The order of the checks: what is missing, the number of voxels, the map, the counts.
+// The order of checks: missing tensors, the number of voxels, the map, the counts.
 TEST(DynamicScatterRefusals, TheFirstFaultIsNamed) {
   Backward<std::int32_t> b;
   b.has_num = true;
@@ -307,7 +307,7 @@ TEST(DynamicScatterRefusals, MoreVoxelsThanRows) {
   }
 }
 
-// An index has as many rows as voxels, neither fewer nor more.
+// The results of an index must have exactly as many rows as voxels.
 TEST(DynamicScatterRefusals, RowsOfAnIndex) {
   const std::vector<float> feats(4);
   const std::vector<std::int32_t> coors = {4, 2, -1, 4};
@@ -357,7 +357,7 @@ TEST(DynamicScatterRefusals, RowsOfAnIndex) {
             "VoxelIndex: coors.shape[1] is 0, expected 1 or more");
 }
 
-// Numbers of voxels are int32 inside: more voxels than those are refused, before any memory is looked at.
+// Voxel numbers are int32 internally. More voxels are rejected before any memory is read.
 TEST(DynamicScatterRefusals, MoreVoxelsThanNumbers) {
   constexpr std::int64_t kVoxels = std::int64_t{1} << 31;
   const std::vector<std::int64_t> map = {kVoxels - 1}, num = {kVoxels};

@@ -1,5 +1,5 @@
-// Prefetching of rows, and elements as the lanes they are computed in, for reductions and gradients. Included
-// once per instruction set, after simd.h.
+// Prefetching of rows, and conversion of elements to the lanes they are computed in, for reductions and
+// gradients. Included once per instruction set, after simd.h.
 #if defined(TURNOUT_ROWS_PER_ISA) == defined(HWY_TARGET_TOGGLE)
 #ifdef TURNOUT_ROWS_PER_ISA
 #undef TURNOUT_ROWS_PER_ISA
@@ -9,8 +9,8 @@
 
 TURNOUT_ISA_BEGIN(families::dynamic_scatter)
 
-// The rows of a voxel's points lie anywhere in memory, so they are prefetched. About kBytesAhead bytes of
-// prefetches are in flight; of a longer row only the first kBytesAhead bytes are prefetched.
+// The rows of a voxel's points are scattered in memory, so they are prefetched. Keep about kBytesAhead bytes
+// of prefetches in flight; of a longer row, prefetch only its start.
 inline constexpr std::int64_t kBytesAhead = 8 << 10;
 inline constexpr std::int64_t kMostAhead = 32;  // rows
 struct Ahead {
@@ -33,7 +33,7 @@ HWY_INLINE void fetch_rows(const T* rows, const VoxelGroups& groups, std::int64_
     fetch_row(rows + groups.order[i] * channels, ahead.bytes);
 }
 
-// 16-bit floats are computed in float, all else as it is.
+// 16-bit floats are computed in float, other types as they are.
 using core::HWY_NAMESPACE::widen;
 template <class T>
 requires(sizeof(T) > 2) HWY_INLINE hn::Vec<hn::ScalableTag<T>> widen(const T* from) {

@@ -1,4 +1,4 @@
-// scatter_sum, scatter_mean and scatter_max, and their gradients.
+// Implements scatter_sum, scatter_mean and scatter_max, and their gradients.
 #include "dynamic_scatter/dynamic_scatter.h"
 
 #include <algorithm>
@@ -27,15 +27,15 @@ namespace {
                      groups > 0 ? concat("0 .. ", groups - 1) : "no elements, since dim_size is 0"));
 }
 
-// Copies the index into `map`; refuses a value that is no group before anything is written elsewhere. Returns
-// whether it is ascending.
+// Copies the index into `map`. Throws for a value that is not a group before any result is written. Returns
+// whether the index is ascending.
 bool read_index(Call& call, const ConstTensor& index, std::int64_t groups, std::int32_t* map) {
   const MapRead read = read_map(call.context(), index, 0, groups, map);
   if (read.bad >= 0) refuse_index(call, index, read.bad, groups);
   return read.is_sorted;
 }
 
-// The rows of each group.
+// Finds the rows of each group.
 class IndexGrouping {
  public:
   IndexGrouping(std::int64_t rows, std::int64_t groups, int threads)
@@ -61,7 +61,7 @@ BasicTensor<Data> as_rows(const BasicTensor<Data>& given, std::int64_t channels)
   return {given.data, given.dtype, {given.shape[0], channels}};
 }
 
-// The groups of an index that names few of many.
+// The groups of an index that names few of many groups.
 std::size_t touched_bytes(std::int64_t rows) {
   return array_bytes<std::int32_t>(rows) + TouchedGroups::scratch_bytes(rows);
 }
@@ -93,7 +93,7 @@ void reduce_touched(Context& context, Call& call, const ConstTensor& src, const 
       });
 }
 
-// The maximum of no rows is 0, and comes from row number `rows`.
+// Without rows, the maximum is 0 and argmax is `rows`.
 void maximum_touched(Context& context, Call& call, const ConstTensor& src, const ConstTensor& index,
                      const Tensor& out, const Tensor& argmax) {
   const TouchedGroups touched =
@@ -119,7 +119,7 @@ void maximum_touched(Context& context, Call& call, const ConstTensor& src, const
   });
 }
 
-// Rows of the gradient of the touched groups are copied side by side, so that the rest works on them alone.
+// Copies the gradients of the touched groups into consecutive rows, so that spread_rows() sees only those.
 void mean_backward_touched(Context& context, Call& call, const ConstTensor& grad_out,
                            const ConstTensor& index, const Tensor& grad_src) {
   const std::int64_t rows = index.shape[0], row_bytes = grad_out.shape[1] * size_of(grad_out.dtype);
@@ -191,7 +191,7 @@ std::int64_t scatter_dim_size(const ConstTensor& index, const Caller& caller) {
       if (const std::int64_t value = map_value(index, x); value < 0 || value >= kMaxPoints)
         refuse_index(call, index, x, kMaxPoints);
   call.chose("by element", index.shape[0] > kPointGrain ? context.threads() : 1);
-  return std::min(most, kMaxPoints - 1) + 1;  // the index may have changed since it was read
+  return std::min(most, kMaxPoints - 1) + 1;  // the index may have changed between the two reads
 }
 
 void scatter_sum(const ConstTensor& src, const ConstTensor& index, const Tensor& out, const Caller& caller) {

@@ -1,4 +1,4 @@
-// Points for the tests and the fuzzer of this family, and what the definition makes of them.
+// Points for the tests and the fuzzer of this family, and their expected results.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,14 @@
 namespace turnout::test {
 
 inline constexpr Reduce kReductions[] = {Reduce::sum, Reduce::mean, Reduce::max};
-inline constexpr int kOld = 7;  // what results hold before a call, where a test looks at what stays
+inline constexpr int kOld = 7;  // the value of results before a call, if a test checks what is not written
 
 template <class T>
 std::vector<T> sized(std::int64_t count, T value = T{}) {
   return std::vector<T>(static_cast<std::size_t>(count), value);
 }
 
-// What features are computed in.
+// The type that features are computed in.
 template <class T>
 using LaneOf = decltype(core::to_float(T{}));
 template <class T>
@@ -33,8 +33,8 @@ T rounded(LaneOf<T> v) {
   }
 }
 
-// Bit for bit. NaN has many bits, and which of them a sum carries is nobody's business: where a result is
-// computed, any NaN equals any other.
+// Compares bit for bit, except that in computed results any NaN equals any other, because the payload of a
+// sum is unspecified.
 template <class T>
 bool same_value(const T& a, const T& b) {
   if (std::memcmp(&a, &b, sizeof(T)) == 0) return true;
@@ -54,7 +54,7 @@ std::int64_t first_difference(const T* actual, const std::vector<T>& expected) {
   return -1;
 }
 
-// Where dynamic_scatter_forward() writes.
+// The results of dynamic_scatter_forward().
 template <class T, class Index, class Map>
 struct ForwardResults {
   T* voxel_feats;
@@ -80,7 +80,7 @@ struct ScatterCase {
     return reference::voxels_of(rows);
   }
 
-  // All results by the definition, with `room` rows for voxels; what is not written is kOld.
+  // All results by the definition, with `room` rows for voxels; elements that are not written are kOld.
   template <class Map>
   struct Forward {
     std::int64_t voxels = 0;
@@ -132,7 +132,7 @@ struct ScatterCase {
         const auto wanted = core::to_float(voxel_feats.data()[at]);
         const auto grads = reference::reduced_backward<LaneOf<T>>(
             core::to_float(g), values, wanted, static_cast<LaneOf<T>>(count[v]), reduce_type);
-        // Where the gradient is the voxel's own, its bits are copied.
+        // Where the gradient is that of the voxel, its bits are copied.
         const auto marks = reference::reduced_backward<LaneOf<T>>(1, values, wanted, 1, reduce_type);
         for (std::size_t i = 0; i < inside.size(); ++i)
           result.data()[inside[i] * channels + c] =

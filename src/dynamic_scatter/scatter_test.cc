@@ -1,4 +1,4 @@
-// Rows reduced by an index: by hand, against the definition, and what is refused.
+// Tests reduction by an index: examples by hand, comparison with the definition, and rejected calls.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -52,7 +52,7 @@ struct Column {
   }
 };
 
-// Results of kStreamBytes are streamed by tiles of kTileBytes, into which one row at least must fit.
+// Results of kStreamBytes are streamed in tiles of kTileBytes, which must hold at least one row.
 TEST(ScatterStreams, RowsThatFitATile) {
   constexpr std::int64_t kRows = kStreamBytes / kTileBytes;
   const LastLogLine line;
@@ -71,7 +71,7 @@ TEST(ScatterStreams, RowsThatFitATile) {
     EXPECT_EQ(line.has("streamed"), sum) << line.text();
     return sum;
   };
-  // Tiles of scatter_max also hold the rows of argmax, whose elements have twice as many bytes.
+  // Tiles of scatter_max also hold the rows of argmax, whose elements are twice as large.
   const auto run_max = [&](std::int64_t rows, std::int64_t channels) {
     const Floats src(static_cast<std::size_t>(rows * channels), 1);
     Longs index(static_cast<std::size_t>(rows)), argmax(src.size());
@@ -93,7 +93,7 @@ TEST(ScatterStreams, RowsThatFitATile) {
   EXPECT_FALSE(run(kRows, kChannels + 1)) << line.text();
 }
 
-// The rows are looked at in chunks: here each one ascends, and the next one starts at group 0 again.
+// Rows are checked in chunks. Here each chunk ascends, and the next one starts at group 0 again.
 TEST(ScatterOrder, AnIndexThatAscendsInEachChunk) {
   constexpr std::int64_t kChunk = families::dynamic_scatter::kPointGrain;
   Column column{{}, {}, kChunk};
@@ -124,7 +124,7 @@ TEST(ScatterByHand, TheFirstOfEqualRowsIsTheMaximum) {
   EXPECT_EQ((Column{{2, 7, 7, 7}, {0, 0, 0, 1}, 2}.max()), (std::pair<Floats, Longs>{{7, 7}, {1, 3}}));
 }
 
-// As in torch_scatter, which starts at the least finite number.
+// As in torch_scatter, which starts at the lowest finite number.
 TEST(ScatterByHand, NanMinusInfinityAndTheLeastNumberAreNeverTheMaximum) {
   const float least = std::numeric_limits<float>::lowest();
   EXPECT_EQ((Column{{kNan, -5, kNan, -kInfinity, least, kInfinity}, {0, 0, 1, 2, 3, 4}, 5}.max()),
@@ -278,7 +278,7 @@ TEST(Scatter, BF16I32) { check_index_shapes<bf16, std::int32_t>(5); }
 TEST(Scatter, I32I64) { check_index_shapes<std::int32_t, std::int64_t>(6); }
 TEST(Scatter, I64I32) { check_index_shapes<std::int64_t, std::int32_t>(7); }
 
-// Enough rows for several threads and chunks, results of 2 MB and more, and one group of them all.
+// Enough rows for several threads and chunks, results of 2 MB and more, and one group with all rows.
 template <class T, class Index>
 void check_many_groups(std::int64_t rows, std::int64_t channels, unsigned seed) {
   IndexCase<T, Index> c = make_index_case<T, Index>(Order::random, rows, channels, seed);

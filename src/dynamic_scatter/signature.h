@@ -12,13 +12,13 @@ inline constexpr std::int64_t kMaxPoints = 2147483647;  // numbers of points and
 
 inline constexpr ScalarSpec kReduceType = by_default("max", choice("reduce_type", "sum mean max"));
 inline constexpr ArgumentSpec kPoints = in("points", kFloats, "rows, features");
-// The plans refuse 0 once more: the comparison here takes it for this number if the caller flushes denormals.
+// The plans check for 0 again: if the caller flushes denormals, the comparison here treats 0 as this number.
 inline constexpr double kAboveZero = std::numeric_limits<double>::denorm_min();
 inline constexpr ScalarSpec kVoxelSize = reals("voxel_size", "3", kAboveZero, kFinite);
 inline constexpr ScalarSpec kPointCloudRange = reals("point_cloud_range", "6");
 
-// Maps and counts are checked by the plans, which keep what they have read: the caller's memory may change
-// during a call. So are grids, in the type that coordinates are computed in.
+// The plans check maps and counts and keep the values that they have read, because the caller's memory may
+// change during a call. They also check grids, in the type that coordinates are computed in.
 inline constexpr const Signature& kVoxelize = signature([] {
   return Draft{"voxelize",
                "rows features",
@@ -72,7 +72,7 @@ inline constexpr const Signature& kDynamicScatterBackward = signature([] {
                {kMostPoints, at_most("voxels", "2147483647")}};
 });
 
-// The order of checks for inputs alone, when no result has a shape yet.
+// The order of checks for inputs only, before any result has a shape.
 inline constexpr StepSpec kInputsOrder[] = {{Check::present}, {Check::ranks}, {Check::dtypes},
                                             {Check::shapes},  {Check::rules}, {Check::contiguous},
                                             {Check::pointers}};
@@ -96,7 +96,7 @@ inline constexpr const Signature& kVoxelIndexWrite = signature([] {
                 out("point2voxel_map", kIndices, "points"), out("voxel_points_count", kIndices, "voxels")}};
 });
 
-// The map is not read: the index has it. It says which kind of array the result is.
+// The map is not read, because the index has it. It only determines the kind of array of the result.
 inline constexpr const Signature& kVoxelIndexFirstPoints = signature([] {
   return Draft{"VoxelIndex.first_points",
                "",
@@ -119,7 +119,7 @@ inline constexpr const Signature& kVoxelIndexReduceBackward = signature([] {
                {kGradVoxelFeats, kFeats, kVoxelFeats, kGradFeats}};
 });
 
-// What an index is made from again: the map says all that it knows.
+// An index is restored from its map, which contains all its information.
 inline constexpr const Signature& kVoxelIndexRestore = signature([] {
   return Draft{"VoxelIndex",  "points", {},          {in("point2voxel_map", kIndices, "points")},
                {kMostPoints}, {},       kInputsOrder};

@@ -1,5 +1,5 @@
-// Groups points by a sort. The number of a point's cell and the point's own number are packed into 64 bits
-// and sorted by radix. Where they do not fit, points are sorted by comparing their rows.
+// Groups points by a sort. The number of a point's cell and the point's number are packed into 64 bits and
+// sorted by radix. If they do not fit, points are sorted by comparing their rows.
 #include <algorithm>
 #include <utility>
 
@@ -12,7 +12,7 @@ namespace turnout::families::dynamic_scatter {
 using namespace core;
 namespace {
 
-// -1 when a coordinate is negative, else 0.
+// -1 if a coordinate is negative, otherwise 0.
 template <int kDims, class Index>
 Index negative(const Index* row) {
   Index any = row[0];
@@ -39,7 +39,7 @@ class Sorting {
     const bool fits = packing_.cells > 0 && packing_.cell_bits() + packing_.point_bits <= 64;
     if (fits) {
       point_bits_ = packing_.point_bits;
-      // The mask keeps coordinates that have changed within the bits that are sorted by.
+      // If coordinates have changed, the mask keeps the cell within the sorted bits.
       const std::uint64_t mask = (std::uint64_t{1} << packing_.cell_bits()) - 1;
       make_elements([packing = packing_, mask](const Index* row) {
         std::uint64_t cell = 0;
@@ -61,13 +61,13 @@ class Sorting {
 
  private:
   // Points in a voxel become elements; the others go to the end of the order. Every chunk fills exactly the
-  // places that make_packing() counted for it, also when coordinates have changed since: a point whose kind
-  // has no place left is taken as one of the other kind.
+  // slots that make_packing() counted for it, even if coordinates have changed since: a point whose kind has
+  // no slot left is treated as the other kind.
   template <class KeyOf>
   void make_elements(const KeyOf& key_of) {
     const Chunks chunks(points_);
     chunks.run(context_, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
-      const KeyOf key = key_of;  // a local copy: stores cannot change it
+      const KeyOf key = key_of;  // a local copy, which stores cannot change
       const std::int64_t before = packing_.valid_before[part];
       std::uint64_t* next = elements_ + before;
       std::uint64_t* const last =
@@ -95,9 +95,9 @@ class Sorting {
     coors_ = rows;
   }
 
-  // Coordinates too far apart to be packed: rows are compared. Then the elements have the voxels' numbers.
-  // The rows are those of a copy: the sort may leave its array when comparisons contradict each other, which
-  // rows that another thread changes would make them do.
+  // Sorts by comparing rows, for coordinates too far apart to be packed, then stores voxel numbers in the
+  // elements. It compares rows of a copy: if another thread changed the rows, comparisons could contradict
+  // each other, and the sort could leave its array.
   void sort_rows() {
     const std::int64_t count = packing_.valid;
     sort_by(elements_, elements_ + count, [&](std::uint64_t a, std::uint64_t b) {
@@ -119,7 +119,7 @@ class Sorting {
     });
   }
 
-  // Numbers the voxels: each run of equal keys is one. Returns how many there are.
+  // Numbers the voxels, which are the runs of equal keys. Returns the number of voxels.
   std::int64_t number_voxels() {
     const Chunks chunks(packing_.valid);
     const int shift = point_bits_;
@@ -140,7 +140,7 @@ class Sorting {
       std::int32_t *map = to_.map, *order = to_.order;
       std::int32_t* ends = to_.starts + heads[part];  // the end of the previous element's voxel
       auto voxel = static_cast<std::int32_t>(heads[part]) - 1;
-      // The end of a run that continues in the next chunk is written there.
+      // The next chunk writes the end of a run that continues there.
       std::int64_t last = end;
       while (last > begin && !is_head(last)) --last;
       for (std::int64_t i = begin; i < end; ++i) {
@@ -151,7 +151,7 @@ class Sorting {
         order[i] = x;
         map[x] = voxel;
         // Store unconditionally: a store per element is cheaper than a mispredicted branch per run. The last
-        // element of the run leaves the right value.
+        // element of the run stores the right value.
         if (i < last) *ends = static_cast<std::int32_t>(i + 1);
       }
       if (part + 1 == chunks.parts) heads[chunks.parts] = voxel + 1;

@@ -1,4 +1,4 @@
-// dynamic_scatter against its definition: shapes x dtypes x ISA x threads x patterns, bit for bit.
+// Compares dynamic_scatter with its definition bit for bit: shapes x dtypes x ISA x threads x patterns.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 using Floats = std::vector<float>;
 using Ints = std::vector<std::int32_t>;
 
-// Bits, so that -0 is told from 0.
+// Compares bits, to distinguish -0 from 0.
 Ints bits(const Floats& values) {
   Ints all(values.size());
   std::memcpy(all.data(), values.data(), values.size() * sizeof(float));
@@ -84,11 +84,11 @@ TEST(DynamicScatterByHand, Reductions) {
   EXPECT_EQ(voxel.backward({9, 12}, {6, -3}), (Floats{0, 0, 0, 0, 9, 12}));
 }
 
-// Sums are taken from the first point on, in float: 1 is lost in 2^24 unless the two large ones meet first.
+// Sums start at the first point, in float: 1 is lost in 2^24 unless the two large ones are added first.
 TEST(DynamicScatterByHand, SumsGoFromTheFirstPointOn) {
   EXPECT_EQ((OneVoxel{{0x1p24f, 1, 1, 1, -0x1p24f, 1}}.forward(Reduce::sum)), (Floats{0, 3}));
   EXPECT_EQ((OneVoxel{{0x1p24f, 1, -0x1p24f, 1, 1, 1}}.forward(Reduce::sum)), (Floats{1, 3}));
-  // 0 is where they start: a sum of -0 is +0.
+  // Sums start at 0: a sum of -0 is +0.
   EXPECT_EQ(bits(OneVoxel{{-0.0f, 1, -0.0f, 1}}.forward(Reduce::sum)), bits({0.0f, 2}));
 }
 
@@ -101,7 +101,7 @@ TEST(DynamicScatterByHand, TheFirstOfEqualPointsHasTheGradient) {
 TEST(DynamicScatterByHand, BothZerosAreEqual) {
   EXPECT_EQ((OneVoxel{{-0.0f, 1, 0.0f, 1}}.backward({9, 12}, {0.0f, 1})), (Floats{9, 12, 0, 0}));
   EXPECT_EQ((OneVoxel{{0.0f, 1, 0.0f, 1}}.backward({9, 12}, {-0.0f, 1})), (Floats{9, 12, 0, 0}));
-  // The first of them stays.
+  // The first one is the maximum.
   EXPECT_EQ(bits(OneVoxel{{-0.0f, 0.0f, 0.0f, -0.0f}}.forward(Reduce::max)), bits({-0.0f, 0.0f}));
 }
 
@@ -119,7 +119,7 @@ TEST(DynamicScatterByHand, InfinitiesAreNumbers) {
 }
 
 TEST(DynamicScatterByHand, AValueThatNoPointHasGivesNoGradient) {
-  // Not even to the one whose value is the maximum.
+  // Not even to the point whose value is the maximum.
   EXPECT_EQ((OneVoxel{{1, 5, 3, 4}}.backward({9, 12}, {3.5f, 5})), (Floats{0, 12, 0, 0}));
   EXPECT_EQ((OneVoxel{{1, 5, 3, 4}}.backward({9, 12}, {7, 7})), (Floats{0, 0, 0, 0}));
 }
@@ -133,7 +133,7 @@ TEST(DynamicScatterByHand, GradientsAreCopiedBitByBit) {
   EXPECT_EQ(bits(OneVoxel{{1, 1}}.backward({-0.0f, kInfinity}, {}, Reduce::mean)), bits({-0.0f, kInfinity}));
 }
 
-// Voxels in any order, one without points; points of none between the others.
+// Voxels in any order, one without points; points in no voxel between the others.
 TEST(DynamicScatterByHand, AnyMapWillDo) {
   const Ints map = {2, -1, 0, 2, 0, -1}, count = {2, 0, 2};
   const Floats feats = {4, 9, 6, 5, 7, 9}, voxel_feats = {7, 1, 5}, grad = {10, 20, 30};
@@ -157,8 +157,8 @@ std::string text_of(std::int64_t points, std::int64_t channels, std::int64_t dim
          ", pattern " + std::to_string(static_cast<int>(pattern));
 }
 
-// Every number of points with every number of channels, and every pattern with a few of them; the rest takes
-// turns.
+// Every number of points with every number of channels, and every pattern with a few of them; other
+// parameters alternate.
 template <class T, class Index, class Map = std::int32_t>
 void check_shapes(unsigned seed) {
   for (const std::int64_t points : {0, 1, 2, 7, 40, 333}) {
@@ -185,7 +185,7 @@ TEST(DynamicScatter, F16I64) { check_shapes<f16, std::int64_t, std::int64_t>(5);
 TEST(DynamicScatter, BF16I32) { check_shapes<bf16, std::int32_t, std::int64_t>(6); }
 TEST(DynamicScatter, BF16I64) { check_shapes<bf16, std::int64_t>(7); }
 
-// Channels that are cut into pieces, and rows that fill a tile of the streamed reduction, or do not fit one.
+// Channels that are cut into pieces, and rows that just fit a tile of the streamed reduction or do not fit.
 TEST(DynamicScatter, LongRows) {
   compare(make_case<float, std::int32_t>(Pattern::random, 9, 1025, 1, 1), "1025");
   compare(make_case<double, std::int32_t>(Pattern::few_voxels, 7, 3001, 2, 2), "3001");
@@ -196,7 +196,7 @@ TEST(DynamicScatter, LongRows) {
           {.threads = {1, 3}, .offset = 5});
 }
 
-// Outputs of 2 MB and more, whose rows are off a line, and enough points for several threads.
+// Outputs of 2 MB and more with unaligned rows, and enough points for several threads.
 TEST(DynamicScatter, ThreadsAndStreams) {
   compare(make_case<float, std::int32_t>(Pattern::all_different, 50'000, 11, 1, 5), "all different",
           {.offset = 3});
@@ -211,7 +211,7 @@ TEST(DynamicScatter, ThreadsAndStreams) {
           {.threads = {2}, .offset = 1});
 }
 
-// Rows of whole lines on a line, of whole lines off one, and pieces of rows of which only some are on a line.
+// Rows of whole cache lines, aligned and not, and pieces of rows of which only some are aligned.
 TEST(DynamicScatter, StreamsOnALine) {
   for (const std::int64_t offset : {0, 8}) {
     compare(make_case<float, std::int32_t>(Pattern::random, 34'000, 16, 3, 1), "f32",

@@ -28,7 +28,7 @@ inline constexpr Pattern kPatterns[] = {Pattern::random,        Pattern::few_vox
                                         Pattern::all_different, Pattern::sorted,     Pattern::some_invalid,
                                         Pattern::all_invalid,   Pattern::far_apart,  Pattern::half_far_apart};
 
-// One of 40 values: many ties, both zeros, and what is no number.
+// One of 40 values, for many ties, with both zeros, infinities and NaN.
 template <class T>
 T feature(std::uint64_t r) {
   using Lane = LaneOf<T>;
@@ -69,15 +69,15 @@ void expect_same(Guarded<T>& actual, const std::vector<T>& expected, const char*
   EXPECT_EQ(first_difference(actual.data(), expected), -1) << what;
 }
 
-// How a case is called: results begin `offset` elements off a line, with `spare` rows more than voxels.
+// How a case is called: results begin `offset` elements after a cache line, with `spare` additional rows.
 struct How {
   std::vector<Isa> isas = supported_isas();
   std::vector<int> threads = {1, 2, 3};
   std::int64_t offset = 1, spare = 2;
 };
 
-// What backward is given beside the results of forward: gradients of every kind, and features of voxels some
-// of which no point has.
+// Arguments of backward in addition to the results of forward: gradients of every kind, and voxel_feats with
+// some values that no point has.
 template <class T>
 struct Given {
   std::vector<T> grad, voxel_feats;
@@ -91,7 +91,7 @@ struct Given {
   }
 };
 
-// Everything in one step, and through an index.
+// Compares all results, in one step and through an index.
 template <class T, class Index, class Map = std::int32_t>
 void compare(const ScatterCase<T, Index>& c, const std::string& name, const How& how = {}) {
   const auto all = c.voxels();

@@ -1,4 +1,4 @@
-// Finds the groups that an index names: its values are coordinates of one dimension.
+// Finds the groups that an index names by treating its values as coordinates of one dimension.
 #include "dynamic_scatter/touched_groups.h"
 
 namespace turnout::families::dynamic_scatter {

@@ -1,5 +1,5 @@
-// The groups that an index names, where it names few of very many: memory is proportional to the index, and
-// the rows of all other groups are only cleared.
+// The groups that an index names, for an index that names few of very many groups. Memory is proportional to
+// the index, and the rows of all other groups are only cleared.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace turnout::families::dynamic_scatter {
 
 class TouchedGroups {
  public:
-  // Whether this way is taken: a table of all groups would be large, and mostly empty.
+  // Whether to use this class: a table of all groups would be large and mostly empty.
   static bool pays(std::int64_t rows, std::int64_t groups) {
     return groups >= kLeastGroups && rows < groups / kGroupsPerRow;
   }
@@ -48,7 +48,7 @@ class TouchedGroups {
  private:
   static constexpr std::int64_t kLeastGroups = (1 << 20) / core::kGrainDivisor, kGroupsPerRow = 16;
 
-  std::int64_t first_from(std::int64_t group) const;  // the number of the first touched group from there on
+  std::int64_t first_from(std::int64_t group) const;  // the number of the first touched group >= `group`
 
   const std::int32_t* map_;
   VoxelGroups groups_;

@@ -10,7 +10,6 @@
 namespace turnout::test {
 namespace {
 
-// Few rows and very many groups: no table of all groups is made.
 TEST(ScatterManyGroups, ScratchMemoryIsProportionalToTheRows) {
   constexpr std::size_t groups = 3 << 20;
   const std::vector<float> src = {2, 3, 5};

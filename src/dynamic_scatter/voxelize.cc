@@ -1,4 +1,4 @@
-// Plans of voxelize and voxelize_hard.
+// Implements voxelize and voxelize_hard.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -23,8 +23,8 @@ namespace {
 
 using Numbers = std::span<const double>;
 
-// The grid in the type that coordinates are computed in. Checks it there: voxel_size is positive and finite,
-// and the range has 1 .. 2^31 - 1 voxels in each direction.
+// Converts the grid to the type that coordinates are computed in, and checks it in that type: voxel_size is
+// positive and finite, and the range has 1 .. 2^31 - 1 voxels in each direction.
 template <class Real>
 GridOf<Real> read_grid(Call& call, Numbers voxel_size, Numbers range) {
   GridOf<Real> grid;
@@ -46,10 +46,10 @@ GridOf<Real> read_grid(Call& call, Numbers voxel_size, Numbers range) {
   return grid;
 }
 
-// Coordinates of all points; `coors` is [points, 3]. Refuses a bad grid before the first write.
+// Writes the coordinates of all points to `coors` [points, 3]. Throws for a bad grid before the first write.
 void write_coordinates(Context& context, Call& call, const ConstTensor& points, Numbers voxel_size,
                        Numbers range, const Tensor& coors) {
-  const FpEnvironment environment;  // the caller's may round otherwise, or trap
+  const FpEnvironment environment;  // the caller's may round differently, or trap
   const auto voxelize_range = coordinate_kernels(context.isa()).voxelize(points.dtype, coors.dtype);
   const auto run = [&](auto grid) {
     grid = read_grid<std::remove_cvref_t<decltype(grid.extent[0])>>(call, voxel_size, range);
@@ -60,8 +60,8 @@ void write_coordinates(Context& context, Call& call, const ConstTensor& points, 
   points.dtype == DType::f64 ? run(GridOf<double>()) : run(GridOf<float>());
 }
 
-// Lists the voxels in the order of their first points, `room` of them at most. `passing` is temporary memory
-// for one number for each point. Returns how many voxels are listed.
+// Lists at most `room` voxels, in the order of their first points. `passing` is temporary memory for one
+// number per point. Returns the number of listed voxels.
 std::int64_t order_by_first_point(const VoxelGroups& groups, std::int64_t room, std::int32_t* voxels,
                                   std::int32_t* passing) {
   std::fill_n(passing, groups.points, -1);
@@ -83,7 +83,7 @@ struct HardTask {
   const std::byte* points;
   const std::int32_t* coors;  // of each point
   std::int64_t point_bytes, max_points;
-  std::int64_t used = 0;  // how many results have a voxel
+  std::int64_t used = 0;  // the number of results that have a voxel
 
   std::int64_t voxel_bytes() const { return max_points * point_bytes; }
   std::int64_t stored(std::int64_t slot) const { return std::min(groups.count(voxels[slot]), max_points); }
@@ -91,10 +91,10 @@ struct HardTask {
     return groups.order + groups.starts[voxels[slot]];
   }
 
-  // Writes the points of results first .. last-1, and zeros after the points of each.
+  // Writes the points of results first .. last-1, with zeros after the points of each.
   void put_points(std::int64_t first, std::int64_t last, std::byte* to) const {
     for (std::int64_t slot = first; slot < last; ++slot, to += voxel_bytes()) {
-      constexpr std::int64_t kAhead = 8;  // prefetch: points lie anywhere in memory
+      constexpr std::int64_t kAhead = 8;  // prefetch, because points are scattered in memory
       if (slot + kAhead < used) {
         const std::int32_t* next = points_of(slot + kAhead);
         for (std::int64_t k = 0; k < stored(slot + kAhead); ++k)
@@ -117,7 +117,7 @@ struct HardTask {
   }
 };
 
-// The result of each point's voxel, or -1. `slot_of` is temporary memory for one number for each voxel.
+// Writes the result of each point's voxel, or -1. `slot_of` is temporary memory for one number per voxel.
 void write_slots(Context& context, const HardTask& task, std::int32_t* slot_of, const Tensor& map) {
   const VoxelGroups& groups = task.groups;
   std::fill_n(slot_of, groups.voxels, -1);
@@ -170,7 +170,7 @@ std::int64_t VoxelizeHardPlan::run(Call& call, const ConstTensor& points, const 
   auto* to = static_cast<std::byte*>(voxels.data);
   const std::int64_t grain =
       parallel ? std::max<std::int64_t>(1, kRangeBytes / std::max<std::int64_t>(voxel_bytes, 1)) : kSizeMax;
-  // With max_points 0 there may be no memory to write to.
+  // If max_points is 0, there may be no memory to write to.
   parallel_for(context, voxel_bytes > 0 ? used : 0, grain, [&](std::int64_t begin, std::int64_t end) {
     if (!stream) return task.put_points(begin, end, to + begin * voxel_bytes);
     stream_rows(copy, to, voxel_bytes, begin, end,

@@ -1,4 +1,4 @@
-// voxelize and voxelize_hard against their definition: borders, roundings, limits of voxels and of points.
+// Compares voxelize and voxelize_hard with their definition: borders, rounding, limits of voxels and points.
 #include <gtest/gtest.h>
 #include <array>
 
@@ -15,7 +15,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// voxel_size and point_cloud_range as they are given, in the type Side.
+// voxel_size and point_cloud_range as given, in the type Side.
 template <class Side>
 struct Sides {
   Side size[3], range[6];
@@ -33,7 +33,7 @@ struct Sides {
   }
 };
 
-// Points of T: x, y, z and whatever else.
+// Points of T: x, y, z and other features.
 template <class T>
 struct Points {
   std::int64_t features;
@@ -126,7 +126,7 @@ void compare_hard(const Points<T>& points, const Sides<Side>& sides, std::int64_
 
 // -- by hand -----------------------------------------------------------------------------------------------
 
-// A point that its full voxel drops keeps the voxel's number; one of a dropped voxel, or outside, has none.
+// A point that a full voxel drops still has the voxel's number; a point of a dropped voxel or outside has -1.
 TEST(VoxelizeHard, TheMapOfPoints) {
   const Sides<float> sides{{1, 1, 1}, {0, 0, 0, 4, 4, 4}};
   Points<float> points{3};
@@ -165,7 +165,7 @@ TEST(Voxelize, CoordinatesAreTurnedAround) {
   const Sides<float> sides{{0.5f, 1, 2}, {-2, 0, 10, 2, 3, 20}};
   Points<float> points{4};
   points.add({-1.75, 2.5, 13, 99});
-  points.add({1.9, 0, 10, kNan});  // only x, y, z say where a point is
+  points.add({1.9, 0, 10, kNan});  // only x, y, z determine the voxel
   points.add({1.9, 3, 10, 0});     // y is at its end
   points.add({-2.1, -1, 9, 0});    // all three are outside
   std::vector<std::int32_t> coors(12);
@@ -183,8 +183,8 @@ TEST(Voxelize, TheLowerBorderIsInsideAndTheUpperIsNot) {
   EXPECT_EQ((cell_of<float, float>(4, 0, 4, 1)), -1);
 }
 
-// How many voxels there are is rounded, halves away from zero: a last one may begin at the end of the range,
-// and one that has less than half of its size inside is none.
+// The number of voxels is rounded, halves away from zero: a voxel at the end of the range exists only if at
+// least half of it is inside.
 TEST(Voxelize, TheNumberOfVoxelsIsRounded) {
   EXPECT_EQ((cell_of<float, float>(2.75, 0, 2.5f, 1)), 2);
   EXPECT_EQ((cell_of<float, float>(3, 0, 2.5f, 1)), -1);
@@ -200,7 +200,7 @@ TEST(Voxelize, QuotientsAreRoundedInTheTypeOfThePoints) {
   // 0.3 / 0.1 is 2.9999999999999996 in double.
   EXPECT_EQ((cell_of<double, double>(0.3, 0, 1, 0.1)), 2);
   EXPECT_EQ((cell_of<float, double>(0.3, 0, 1, 0.1)), 3);
-  // A point below the end of the range whose quotient is the end: it is in no voxel.
+  // A point below the end of the range whose quotient is rounded to the end is in no voxel.
   const float below = std::nextafter(6.3f, 0.0f);
   EXPECT_EQ((cell_of<float, float>(below, 0, 6.3f, 0.7f)), -1);
   EXPECT_EQ((cell_of<double, float>(below, 0, 6.3f, 0.7f)), 8);
@@ -231,7 +231,7 @@ TEST(Voxelize, WhatIsNoNumberIsInNoVoxel) {
   }
 }
 
-// As many voxels as an int32 counts, and quotients beyond.
+// As many voxels as int32 can count, and larger quotients.
 TEST(Voxelize, CoordinatesUpToTheEndOfInt32) {
   EXPECT_EQ((cell_of<double, double>(2147483646.5, 0, 2147483647, 1)), 2147483646);
   EXPECT_EQ((cell_of<double, double>(2147483647, 0, 2147483647, 1)), -1);
@@ -243,7 +243,7 @@ TEST(Voxelize, CoordinatesUpToTheEndOfInt32) {
 
 // -- against the definition --------------------------------------------------------------------------------
 
-// Around every border of every voxel, some steps of the type to either side, and beyond the range.
+// Points around every border of every voxel, some representable numbers away, and outside the range.
 template <class T, class Side>
 Points<T> around_borders(const Sides<Side>& sides, std::int64_t features, std::int64_t rows, unsigned seed) {
   using Real = LaneOf<T>;
@@ -308,10 +308,10 @@ TEST(VoxelizeHard, ByHand) {
   points.add({9, 0, 0, 11});     // outside
   points.add({0.5, 1, 2, 12});   // voxel 1
   points.add({3.25, 0, 0, 13});  // voxel 0
-  points.add({2, 2, 2, 14});     // a third voxel, which there is no room for
+  points.add({2, 2, 2, 14});     // a third voxel, which is dropped
   points.add({0.75, 1, 2, 15});  // voxel 1 still takes points
-  points.add({3.75, 0, 0, 16});  // but voxel 0 is full
-  points.add({2.5, 2, 2, 17});   // still no room
+  points.add({3.75, 0, 0, 16});  // voxel 0 is full
+  points.add({2.5, 2, 2, 17});   // still dropped
   std::vector<float> voxels(16, kOld);
   std::vector<std::int32_t> coors(6, kOld), num(2, kOld);
   const auto run = [&](std::int64_t max_voxels, std::int64_t max_points) {
@@ -323,13 +323,13 @@ TEST(VoxelizeHard, ByHand) {
   EXPECT_EQ(voxels, (std::vector<float>{3.5, 0, 0, 10, 3.25, 0, 0, 13, 0.5, 1, 2, 12, 0.75, 1, 2, 15}));
   EXPECT_EQ(coors, (std::vector<std::int32_t>{0, 0, 3, 2, 1, 0}));
   EXPECT_EQ(num, (std::vector<std::int32_t>{2, 2}));
-  // Room for one: the first.
+  // With one voxel, the first is kept.
   EXPECT_EQ(run(1, 4), 1);
   EXPECT_EQ(voxels, (std::vector<float>{3.5, 0, 0, 10, 3.25, 0, 0, 13, 3.75, 0, 0, 16, 0, 0, 0, 0}));
   EXPECT_EQ(num[0], 3);
 }
 
-// Voxels without room for points are still voxels; without room for voxels there is nothing.
+// With max_points 0 voxels are still found; with max_voxels 0 nothing is.
 TEST(VoxelizeHard, RoomForNothing) {
   const Sides<float> sides{{1, 1, 1}, {0, 0, 0, 4, 4, 4}};
   Points<float> points{3};
@@ -369,7 +369,7 @@ TEST(VoxelizeHard, Limits) {
   compare_limits<bf16, std::int64_t>(400);
 }
 
-// Results of 2 MB and more, off a line: streamed, on several threads.
+// Results of 2 MB and more that do not begin on a cache line, streamed on several threads.
 TEST(VoxelizeHard, ThreadsAndStreams) {
   const Sides<float> sides{{1, 1, 1}, {0, 0, 0, 9, 9, 9}};  // 729 voxels
   const auto points = around_borders<float>(sides, 5, 40'000, 1);

@@ -24,7 +24,7 @@ constexpr StepSpec kForwardSteps[] = {
     {Check::rules},
     {Check::pointers, ErrorCode::bad_param, "indices locations input dispatch gates"}};
 
-// The gradient of a call whose other tensors have no elements is zero: only its own pointer is looked at.
+// If another tensor is empty the gradient is zero, so only the pointer of the gradient is checked first.
 constexpr StepSpec kBackwardDataSteps[] = {
     {Check::present},
     {Check::ranks},

@@ -1,4 +1,4 @@
-// MoE dispatch through the C interface: results equal the definition, and the statuses clients rely on.
+// MoE dispatch through the C interface: results match the definition, and statuses are those clients rely on.
 #include <gtest/gtest.h>
 
 #include <climits>
@@ -28,7 +28,7 @@ struct Buffers {
   std::vector<float> gates, input, dispatch;
   std::vector<std::int32_t> indices, locations;
 
-  // Kept content everywhere, about a tenth of the tokens out of range, and duplicates as chance has it.
+  // Nonzero initial contents, about a tenth of the tokens out of range, and random duplicates.
   Buffers(const Scale& s, unsigned seed)
       : gates(static_cast<std::size_t>(s.samples)),
         input(gates.size() * static_cast<std::size_t>(s.hidden)),
@@ -163,7 +163,7 @@ TEST_F(CMoeDispatch, NoLayoutIsRefused) {
   EXPECT_EQ(dispatch, 6);
 }
 
-// dispatch may be where input is: the result is that of a copied input.
+// dispatch may be in place of input; the result is as if input had been copied first.
 TEST_F(CMoeDispatch, InPlace) {
   const Scale s{4, 2, 3, 2};
   Buffers b(s, 19);
@@ -239,8 +239,8 @@ class CMoeDispatchGradient : public CMoeDispatch {
   }
 };
 
-// The network scale and those of MLU-OPS's cases, one of them with more tokens than slots, and one of very
-// long rows.
+// The network scale and the sizes of MLU-OPS's test cases, including one with more tokens than slots, and one
+// with very long rows.
 TEST_F(CMoeDispatchGradient, NamedScales) {
   for (const Scale& s : {Scale{18432, 11520, 512, 2}, Scale{33, 10, 512, 2}, Scale{8, 256, 128, 2},
                          Scale{35, 35, 51213, 1}, Scale{819, 819, 2048, 2}, Scale{1, 1, 1, 1}}) {

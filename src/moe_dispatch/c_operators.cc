@@ -5,7 +5,7 @@ namespace turnout::families::moe_dispatch {
 
 using namespace core;
 
-// Beside the functions they belong to, in c_api.cc.
+// Defined in c_api.cc.
 extern const Signature& kMluOpMoeDispatchForward;
 extern const Signature& kMluOpMoeDispatchBackwardData;
 extern const Signature& kMluOpMoeDispatchBackwardGate;
@@ -26,7 +26,7 @@ std::span<const COperator> c_operators() {
       {.signature = &kMluOpMoeDispatchBackwardGate,
        .invoke = c_invoke<&mluOpMoeDispatchBackwardGate>,
        .example = "samples=5 capacity=3 hidden=7 num_experts=2",
-       // The query has the third descriptor alone.
+       // The query takes only the third descriptor.
        .query =
            [](mluOpHandle_t handle, Descriptors d, void* const*, Scalars, std::size_t* size) {
              return mluOpGetMoeDispatchBackwardGateWorkspaceSize(handle, d[2], size);

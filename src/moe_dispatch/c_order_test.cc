@@ -1,5 +1,5 @@
-// The order of checks of this family's C functions, written out by hand: a call with everything wrong, put
-// right one thing at a time. The generated negative tests trust the signature; this test does not.
+// The order of checks of this family's C functions, written out by hand: every argument of a call is wrong,
+// and they are corrected one at a time. The generated negative tests trust the signature; this test does not.
 #include <gtest/gtest.h>
 
 #include "c_stairs.h"
@@ -16,7 +16,7 @@ struct Call {
   bool described[kTensors] = {};
   bool right_rank[kTensors] = {};
   bool right_dtype[kTensors] = {};
-  int wrong_extent[kTensors][2] = {{1}, {1}, {1}, {1, 1}, {1, 1}};  // added to what is right
+  int wrong_extent[kTensors][2] = {{1}, {1}, {1}, {1, 1}, {1, 1}};  // added to the correct extents
   bool strided[kTensors] = {true, true, true, true, true};
   bool has_data[kTensors] = {};
   bool negative[4] = {true, true, true, true};  // samples, capacity, hidden, num_experts
@@ -62,7 +62,7 @@ TEST(CMoeDispatchOrder, IsTheContract) {
   for (int i = 0; i < kTensors; ++i)
     stairs.bad(name(i) + " is missing", [i](Call& c) { c.described[i] = true; });
   for (int i = 0; i < kTensors; ++i) stairs.bad(name(i) + " has ", [i](Call& c) { c.right_rank[i] = true; });
-  // gates and dispatch are judged by input; while input is int32 both of them agree with it.
+  // gates and dispatch must have the dtype of input; while input is int32, both match it.
   for (int i : {kIndices, kLocations, kInput, kDispatch, kGates})
     stairs.bad(name(i) + " has dtype ", [i](Call& c) { c.right_dtype[i] = true; });
   const char* const scalars[] = {"samples", "capacity", "hidden", "num_experts"};
@@ -84,7 +84,7 @@ TEST(CMoeDispatchOrder, IsTheContract) {
   stairs.climb();
 }
 
-// The same for the two gradients, which have other tensors in other orders.
+// The same for the two gradients, which take other tensors in another order.
 struct GradientCall {
   static constexpr int kCount = 5;
   enum class Kind { data, gate } kind = Kind::data;
@@ -148,14 +148,14 @@ TEST(CMoeDispatchOrder, BackwardDataIsTheContract) {
   for (int i = 0; i < 5; ++i)
     stairs.bad(name(i) + " is missing", [i](GradientCall& c) { c.described[i] = true; });
   for (int i = 0; i < 5; ++i) stairs.bad(name(i) + " has ", [i](GradientCall& c) { c.right_rank[i] = true; });
-  // Shapes are compared with the scalars as they are given, and never fit a negative one alone.
+  // Shapes are compared with the scalars as given; a shape never matches a single negative scalar.
   stairs.bad("gates.shape[0]", [](GradientCall& c) {
     c.wrong_extent[0][0] = 0;
     c.negative[0] = false;
   });
   stairs.bad("indices.shape[0]", [](GradientCall& c) { c.wrong_extent[1][0] = 0; });
   stairs.bad("locations.shape[0]", [](GradientCall& c) { c.wrong_extent[2][0] = 0; });
-  // -3 experts of -3 slots are 9 rows.
+  // -3 experts of -3 slots make 9 rows.
   stairs.bad("dispatch.shape[0]", [](GradientCall& c) { c.wrong_extent[3][0] = 9 - 2 * 8; });
   stairs.bad("dispatch.shape[1]", [](GradientCall& c) {
     c.wrong_extent[3][1] = 0;
@@ -177,7 +177,7 @@ TEST(CMoeDispatchOrder, BackwardDataIsTheContract) {
     c.capacity = 0;
   });
   stairs.bad("grad_input.data is null", [](GradientCall& c) { c.has_data[4] = true; });
-  stairs.succeeds([](GradientCall& c) { c.capacity = 8; });  // no slots: nothing else needs memory
+  stairs.succeeds([](GradientCall& c) { c.capacity = 8; });  // no slots: only the gradient needs memory
   for (int i = 0; i < 4; ++i)
     stairs.bad(name(i) + ".data is null", [i](GradientCall& c) { c.has_data[i] = true; });
   stairs.succeeds();
@@ -208,7 +208,7 @@ TEST(CMoeDispatchOrder, BackwardGateIsTheContract) {
     stairs.unsupported(name(i) + " is strided", [i](GateCall& c) { c.strided[i] = false; });
   stairs.unsupported("input has 4294967296 elements", [](GateCall& c) { c.hidden = 0; });
   stairs.bad("grad_gates.data is null", [](GateCall& c) { c.has_data[4] = true; });
-  stairs.succeeds([](GateCall& c) { c.hidden = 3; });  // no columns: nothing else needs memory
+  stairs.succeeds([](GateCall& c) { c.hidden = 3; });  // no columns: only the gradient needs memory
   stairs.bad("workspace is NULL and workspace_size is 8", [](GateCall& c) { c.has_workspace = true; });
   for (int i = 0; i < 4; ++i)
     stairs.bad(name(i) + ".data is null", [i](GateCall& c) { c.has_data[i] = true; });

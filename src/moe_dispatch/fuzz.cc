@@ -1,4 +1,4 @@
-// Differential fuzzer: any routing, any shape; every instruction set and thread count equals the definition.
+// Differential fuzzer: compares every instruction set and thread count with the definition.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -28,7 +28,7 @@ void run(FuzzInput& in) {
   std::vector<T> before(static_cast<std::size_t>(rows * hidden));
   for (std::size_t q = 0; q < gates.size(); ++q) {
     gates[q] = static_cast<float>(in.between(-100, 100)) * 0.25f;
-    // Mostly around the legal range, now and then anything at all.
+    // Mostly around the legal range, occasionally any value.
     indices[q] = in.one_in(9) ? in.value<Index>() : static_cast<Index>(in.between(-1, params.num_experts));
     locations[q] =
         in.one_in(9) ? in.value<Location>() : static_cast<Location>(in.between(-1, params.capacity));
@@ -60,7 +60,7 @@ void run(FuzzInput& in) {
   }
 }
 
-// The gradients of moe_dispatch_forward, of a routing [choices, samples]. Sums are exact, as above.
+// The gradients of moe_dispatch_forward for a routing [choices, samples]. Sums are exact, as above.
 template <class T, class Index>
 void run_gradients(FuzzInput& in, const reference::RoutingShape& shape, const std::vector<std::int64_t>& map,
                    const std::vector<T>& tokens, const std::vector<T>& routed_rows,
@@ -102,7 +102,7 @@ void run_gradients(FuzzInput& in, const reference::RoutingShape& shape, const st
   }
 }
 
-// Slots of experts in the order of tokens, or of their priorities, of which some are equal or NaN.
+// moe_locations in the order of tokens, or by priorities, some of which are equal or NaN.
 template <class T, class Index>
 void run_locations(FuzzInput& in, const std::vector<Index>& indices, std::int64_t samples,
                    std::int64_t choices, std::int64_t num_experts) {
@@ -126,7 +126,7 @@ void run_locations(FuzzInput& in, const std::vector<Index>& indices, std::int64_
   }
 }
 
-// Weighted sums, dot products and dispatch of a routing [samples, choices], and the order of its experts.
+// Weighted sums, dot products, dispatch and permute of a routing [samples, choices].
 template <class T, class Index>
 void run_movements(FuzzInput& in) {
   const std::int64_t samples = in.between(0, 12), choices = in.between(1, 70), hidden = in.between(0, 40);

@@ -21,7 +21,7 @@ namespace families::moe_dispatch {
 using namespace core;
 namespace {
 
-// Keys whose ascending order is the descending order of the numbers. -0 and 0 are equal, NaN is last.
+// A key whose ascending order is the descending order of the numbers. -0 and 0 are equal, NaN is last.
 template <class Bits, class Number>
 Bits descending_key(Number number) {
   constexpr Bits kSign = Bits{1} << (8 * sizeof(Bits) - 1), kAll = static_cast<Bits>(~Bits{0});
@@ -33,8 +33,8 @@ Bits descending_key(Number number) {
 
 constexpr std::size_t ranking_bytes(std::int64_t samples) { return 2 * array_bytes<std::uint64_t>(samples); }
 
-// The tokens by descending priority, equal ones in their order, in scratch memory of ranking_bytes(). Each
-// priority is read once.
+// Returns the tokens by descending priority; ties keep their order. Uses ranking_bytes() of scratch memory
+// and reads each priority once.
 const std::uint64_t* rank_tokens(const ConstTensor& priority, Scratch& scratch) {
   const std::int64_t samples = priority.shape[0];
   auto* first = scratch.take<std::uint64_t>(samples);
@@ -83,7 +83,7 @@ void moe_locations(const ConstTensor& indices, const ConstTensor& priority, cons
   visit_index(indices.dtype, [&](auto type) {
     const auto* experts = static_cast<const typename decltype(type)::type*>(indices.data);
     for (std::int64_t k = 0; k < choices; ++k) {
-      // By value: the compiler knows that stores cannot change them.
+      // Captures by value, so that the compiler knows that stores cannot change the captures.
       const auto take_slot = [=](std::int64_t token) {
         const std::int64_t q = token * choices + k, expert = load_once(experts + q);
         to[q] = in_range(expert, num_experts) ? static_cast<std::int32_t>(next[expert]++) : -1;

@@ -1,4 +1,4 @@
-// Plans of the operators that copy tokens into the buffers of their experts.
+// Plans of the operators that copy tokens into their experts' buffers.
 #include "turnout/moe_dispatch.h"
 #include "runtime/caller.h"
 
@@ -21,7 +21,7 @@ void moe_dispatch_forward(const ConstTensor& gates, const ConstTensor& indices, 
             {params.capacity, params.num_experts, params.fill});
   if (call.nothing_to_do()) return;
 
-  // In place: tokens are read as they were before the first row is written.
+  // If the tensors overlap, read the tokens from a copy made before the first write.
   ConstTensor tokens = input;
   std::optional<Scratch> copy;
   if (share_memory(input, dispatch)) {

@@ -1,5 +1,5 @@
-// Gradients, combine and [samples, choices] dispatch by hand: rows without locations, the sign of zero, empty
-// tensors, buffers that do not fit.
+// Hand-checked examples of gradients, combine and [samples, choices] dispatch: rows without locations, the
+// sign of zero, empty tensors, buffers of the wrong size.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -39,7 +39,7 @@ TEST(MoeMovements, WorkedExampleOfTheGradients) {
   EXPECT_EQ(grad_gates, (std::vector<float>{2100, 0, 65}));
 }
 
-// -0 stays for one choice; of several, a dropped one adds +0.
+// With one choice, -0 is kept; with several, a dropped one adds +0.
 TEST(MoeMovements, SignOfZero) {
   const float rows[] = {-0.0f, 1};
   const auto sum = [&](std::vector<std::int32_t> indices) {
@@ -76,7 +76,7 @@ TEST(MoeMovements, EmptyTensors) {
   const std::vector<float> weights(3, 1);
   const std::vector<std::int32_t> routing(3);
   const ConstTensor ones = view(weights.data(), {3});
-  // No rows: all tokens are dropped.
+  // Without rows all tokens are dropped.
   moe_combine(Tensor(nullptr, DType::f32, {0, 2}), view(routing.data(), {3}), nullptr, ones,
               view(tokens.data(), {3, 2}), 0);
   EXPECT_EQ(tokens, std::vector<float>(6, 0));
@@ -84,7 +84,7 @@ TEST(MoeMovements, EmptyTensors) {
                        view(routing.data(), {3}), nullptr, ones, Tensor(nullptr, DType::f32, {0, 2}),
                        view(gates.data(), {3}), 0);
   EXPECT_EQ(gates, std::vector<float>(3, 0));
-  // No columns: products are 0.
+  // Without columns products are 0.
   gates.assign(3, 7);
   moe_dispatch_backward_gate(view(routing.data(), {3}), view(routing.data(), {3}),
                              Tensor(nullptr, DType::f32, {3, 0}), Tensor(nullptr, DType::f32, {2, 0}),

@@ -1,5 +1,5 @@
-// Gradients, combine and [samples, choices] dispatch against their definitions: shapes x dtypes x ISAs x
-// threads x routing patterns. Bits are equal, those of dot products within their bound.
+// Compares gradients, combine and [samples, choices] dispatch with their definitions: shapes x dtypes x ISAs
+// x threads x routing patterns. Results are bit-identical; dot products are within their error bound.
 #include <gtest/gtest.h>
 
 #include "isas.h"
@@ -117,7 +117,7 @@ void compare_gather(const Shape& s, Routing routing, std::int64_t offset, const 
                        << s.hidden << " offset " << offset << " seed " << seed);
           Context context({.threads = threads, .isa = isa});
           std::mt19937 random(1);
-          fill_finite(actual, random);  // no element keeps what it has
+          fill_finite(actual, random);  // every element must be overwritten
           if (choices_first) {
             moe_dispatch_backward_data(gated ? gates : nullptr, indices, locations,
                                        c.buffer_view(c.buffers, true), c.token_view(actual), c.params,
@@ -133,7 +133,7 @@ void compare_gather(const Shape& s, Routing routing, std::int64_t offset, const 
   }
 }
 
-// Dot products alone, beside a gather and beside a scatter: the same bits on any number of threads.
+// Dot products alone, fused with a gather and fused with a scatter: the same bits on any number of threads.
 template <class T, class Gate, class Index, class Location>
 void compare_gradients(const Shape& s, Routing routing, std::int64_t offset, const std::vector<Isa>& on,
                        std::initializer_list<int> thread_counts, unsigned seed) {
@@ -251,7 +251,7 @@ TEST(MoeMovements, EqualTheDefinitionBf16) {
   compare_small<bf16, float>();
 }
 
-// Large enough for several threads and streamed stores; rows do not end at a cache line.
+// Large enough for several threads and streamed stores; rows do not end at cache-line boundaries.
 TEST(MoeMovements, SameBitsForEveryThreadCount) {
   const std::vector<Isa> best = {Context().isa()};
   for (const Routing routing : {Routing::distinct, Routing::dropped, Routing::all_equal})
@@ -261,7 +261,7 @@ TEST(MoeMovements, SameBitsForEveryThreadCount) {
                                                        12);
 }
 
-// Both gradients at once go through a row in tiles of 1024 columns.
+// The fused gradients process a row in tiles of 1024 columns.
 TEST(MoeMovements, GradientsOfRowsOfSeveralTiles) {
   unsigned seed = 41;
   for (const std::int64_t hidden : {1023, 1024, 2048, 2049, 3172}) {
@@ -286,7 +286,7 @@ TEST(MoeMovements, VeryLongRowsAreCutIntoPieces) {
                                                         {Context().isa()}, {1, 2, 5}, 21);
 }
 
-// More choices than the kernels have room for, and than rows are computed at once.
+// More choices than the kernels hold, and more than the rows that are computed at once.
 TEST(MoeMovements, ManyChoices) {
   for (const std::int64_t choices : {8, 64, 65, 257, 300}) {
     compare_all<float, float, std::int32_t, std::int32_t>({choices, 5, 20, 4, 100}, Routing::dropped, 0,
@@ -298,7 +298,7 @@ TEST(MoeMovements, ManyChoices) {
   }
 }
 
-// <dD, forward(g, X)> = <backward_data(g, dD), X> = <g, backward_gate(X, dD)> as long as rows are distinct.
+// <dD, forward(g, X)> = <backward_data(g, dD), X> = <g, backward_gate(X, dD)> if rows are distinct.
 TEST(MoeMovements, DerivativeIdentity) {
   const Shape s{2, 40, 33, 4, 25};
   Case<double, double, std::int32_t, std::int32_t> c(s, Routing::distinct, 0, true, 3);

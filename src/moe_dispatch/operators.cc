@@ -1,4 +1,4 @@
-// The operators of this family.
+// The registry entries of this family's operators.
 #include <algorithm>
 
 #include "moe_dispatch/reference.h"
@@ -11,7 +11,7 @@ namespace turnout::families::moe_dispatch {
 using namespace core;
 namespace {
 
-// num_out_tokens as in a slice of Python: negative numbers count from the end. None and 0 are all.
+// num_out_tokens is like the end of a Python slice: negative numbers count from the end. None and 0 mean all.
 std::unique_ptr<Prepared> find_num_out_tokens(const Caller&, const Tensor*, const ScalarValue*,
                                               std::int64_t* sizes) {
   constexpr int kSamples = kMoeTokenPermute.size("samples"), kChoices = kMoeTokenPermute.size("choices");

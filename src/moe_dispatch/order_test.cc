@@ -1,4 +1,4 @@
-// moe_locations and moe_token_permute against their definitions.
+// Compares moe_locations and moe_token_permute with their definitions.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -58,7 +58,7 @@ TEST(MoeLocations, EqualTheDefinition) {
   }
 }
 
-// First choices of all tokens come before second ones, and counts include what no capacity would keep.
+// First choices of all tokens precede second ones, and no capacity limits the counts.
 TEST(MoeLocations, WorkedExample) {
   const std::int32_t indices[] = {0, 1, 0, 1, 1, 0, 2, -1};
   const float priority[] = {1, 1, 2, 0};
@@ -112,7 +112,7 @@ TEST(MoeTokenPermute, EqualsTheDefinition) {
   for (const std::int64_t rows : {0, 1, 20, 26}) {
     compare_permute<float, std::int32_t>(13, 2, 5, rows, 0, 3, 1);
     compare_permute<std::int8_t, std::int64_t>(26, 1, 33, rows, -2, 2, 2);
-    compare_permute<double, std::int64_t>(13, 2, 1, rows, -kMost - 1, kMost, 3);  // too many to count
+    compare_permute<double, std::int64_t>(13, 2, 1, rows, -kMost - 1, kMost, 3);  // too wide to count
   }
   compare_permute<float, std::int32_t>(800, 2, 1027, 1500, 0, 63, 4);  // on several threads, streamed
   compare_permute<std::int16_t, std::int32_t>(0, 2, 5, 0, 0, 3, 5);

@@ -1,4 +1,4 @@
-// Plan of moe_token_permute: a stable sort of the experts, then copies of rows.
+// Plan of moe_token_permute: a stable sort by expert, then copies of rows.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -18,16 +18,15 @@ namespace families::moe_dispatch {
 using namespace core;
 namespace {
 
-// Experts whose numbers span at most this many values, or at most as many as there are choices, are sorted by
-// counting.
+// Counting sort is used if the experts' numbers span at most this many values, or no more than the choices.
 constexpr std::uint64_t kCounted = 1 << 16;
 
-// place[q] = the position of choice q in the order of experts; equal ones stay in their order.
+// place[q] = the position of choice q in the order of experts; ties keep their order.
 template <class Index>
 void sort_by_counting(const Index* experts, std::int64_t count, std::int64_t least, std::int64_t span,
                       std::int64_t* starts, std::int32_t* place) {
   std::fill_n(starts, span + 1, std::int64_t{0});
-  // The experts are read twice. What changes in between gets a place beside the right one, never memory.
+  // The experts are read twice. If one changes in between, its place is wrong but stays in bounds.
   const auto bin = [&](std::int64_t q) {
     const auto offset =
         static_cast<std::uint64_t>(load_once(experts + q)) - static_cast<std::uint64_t>(least);

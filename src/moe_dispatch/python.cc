@@ -11,7 +11,7 @@ using namespace core;
 using namespace bindings;
 namespace {
 
-// Not an operator itself: moe_combine by other names, with a flat index.
+// Not a separate operator: moe_combine with other argument names and a flat index.
 constexpr PythonFunction kUnpermute{
     "moe_token_unpermute", kMoeCombine,
     "expert_output=permuted_tokens indices=sorted_indices locations= gates=probs output=out capacity="};
@@ -23,7 +23,7 @@ nb::object unpermute(nb::handle permuted_tokens, nb::handle sorted_indices, nb::
   ConstTensor i = call.in(sorted_indices);
   call.optional_in(nb::none());  // locations
   const ConstTensor g = call.optional_in(probs);
-  // The index comes flat beside probs [samples, choices].
+  // probs are [samples, choices], but the index is flat.
   if (g.rank == 2 && i.rank == 1 && i.shape[0] == saturating_product(g.shape[0], g.shape[1]))
     i = ConstTensor(i.data, i.dtype, {g.shape[0], g.shape[1]});
   const Tensor to = call.out(out, {i.rank > 0 ? i.shape[0] : 0, d.rank > 0 ? d.shape[d.rank - 1] : 0});

@@ -44,7 +44,7 @@ void moe_dispatch_forward(const Gate* gates, const Index* indices, const Locatio
   }
 }
 
-// The row of each position of a routing, or -1. Without locations all are 0.
+// The row of each position of a routing, or -1. Without locations all locations are 0.
 template <class Index, class Location>
 std::vector<std::int64_t> rows_of(const Index* indices, const Location* locations, std::int64_t count,
                                   const MoeBuffers& buffers) {
@@ -57,7 +57,7 @@ std::vector<std::int64_t> rows_of(const Index* indices, const Location* location
   return rows;
 }
 
-// Where choice k of token i is in a routing: [choices, samples], or [samples, choices].
+// The position of choice k of token i in a routing [choices, samples] or [samples, choices].
 struct RoutingShape {
   std::int64_t samples, choices;
   bool choices_first;
@@ -69,8 +69,7 @@ struct RoutingShape {
 template <class Token>
 using Lane = std::conditional_t<std::is_same_v<Token, double>, double, float>;
 
-// tokens[i, :] = sum over k of gates[i,k] * routed[row, :]; without gates they are 1, and a row that is not
-// there is +0.
+// tokens[i, :] = sum over k of gates[i,k] * routed[row, :]. Without gates all are 1; a dropped row adds +0.
 template <class Token, class Gate>
 void gather_rows(const RoutingShape& shape, const std::vector<std::int64_t>& rows, const Gate* gates,
                  const Token* routed, Token* tokens, std::int64_t hidden) {
@@ -95,7 +94,7 @@ void gather_rows(const RoutingShape& shape, const std::vector<std::int64_t>& row
   }
 }
 
-// Products of rows, in f64: what the results are near to. `sizes` gets the sums of magnitudes.
+// Dot products of rows in f64, to compare results with. `sizes` gets the sums of magnitudes.
 template <class Token>
 void dot_rows(const RoutingShape& shape, const std::vector<std::int64_t>& rows, const Token* tokens,
               const Token* routed, double* products, double* sizes, std::int64_t hidden) {
@@ -113,7 +112,7 @@ void dot_rows(const RoutingShape& shape, const std::vector<std::int64_t>& rows, 
   }
 }
 
-// Rows without a token are zero; the last of several wins. Without gates rows are copied.
+// Rows without a token are zero; of several tokens the last one wins. Without gates rows are copied.
 template <class Token, class Gate>
 void scatter_rows(const RoutingShape& shape, const std::vector<std::int64_t>& rows, const Gate* gates,
                   const Token* tokens, Token* routed, std::int64_t row_count, std::int64_t hidden) {
@@ -167,9 +166,9 @@ void sort_experts(const Index* experts, std::int32_t* sorted_indices, std::int64
 
 namespace turnout::definition {
 
-// The same operators on tensors of f64 and i64, with the parameters of the operators: for the registry.
+// The same operators on tensors of f64 and i64, with the operators' parameters, for the registry.
 
-// A routing [choices, samples] or [samples, choices], or of one dimension.
+// A routing [choices, samples], [samples, choices] or [samples].
 struct Routing {
   core::Elements<const std::int64_t> indices, locations;
   std::int64_t capacity, num_experts;
@@ -181,13 +180,13 @@ struct Routing {
   T& at(const core::Elements<T>& of, std::int64_t i, std::int64_t k) const {
     return of.rank() == 1 ? of(i) : choices_first ? of(k, i) : of(i, k);
   }
-  // The row of choice k of token i; -1: dropped.
+  // The row of choice k of token i, or -1 if it is dropped.
   std::int64_t row(std::int64_t i, std::int64_t k) const {
     const std::int64_t expert = at(indices, i, k), slot = locations.are_given() ? at(locations, i, k) : 0;
     const bool valid = expert >= 0 && expert < num_experts && slot >= 0 && slot < capacity;
     return valid ? expert * capacity + slot : -1;
   }
-  // f(i, k, row) for each choice that is not dropped: first choices of all tokens before second ones.
+  // Calls f(i, k, row) for each choice that is not dropped, first choices of all tokens before second ones.
   template <class F>
   void for_each(const F& f) const {
     for (std::int64_t k = 0; k < choices(); ++k)
@@ -196,7 +195,7 @@ struct Routing {
   }
 };
 
-// Rows of a tensor whose last dimension is the row: buffers may be [experts, capacity, hidden].
+// A tensor of rows as [rows, hidden]; buffers may be [experts, capacity, hidden].
 inline core::Elements<double> rows_of(const Tensor& tensor) {
   Tensor flat = tensor;
   if (tensor.rank == 3)
@@ -290,7 +289,7 @@ inline void moe_dispatch(const ConstTensor& input, const ConstTensor& indices, c
   scatter_tokens(routing, input, gates, rows);
 }
 
-// With as many experts as the rows have room for.
+// A routing with as many experts as fit into the rows.
 inline Routing combining(const ConstTensor& indices, const ConstTensor& locations,
                          const core::Elements<const double>& rows, std::int64_t capacity) {
   return {core::integers(indices), core::integers(locations), capacity,

@@ -72,7 +72,7 @@ void fill_values(Guarded<T>& values, std::mt19937& random) {
   }
 }
 
-// Equal bits, or both NaN: of two NaN factors x86 keeps the payload of the first operand, whichever that is.
+// Equal bits, or both NaN: the payload of a product of two NaNs depends on the order of the operands.
 template <class T>
 bool same(T a, T b) {
   if (std::memcmp(&a, &b, sizeof(T)) == 0) return true;

@@ -49,7 +49,7 @@ inline constexpr const Signature& kMoeDispatchBackward = signature([] {
                 out("grad_gates", like("gates"), "choices?, samples")}};
 });
 
-// From here on a routing has its choices last.
+// The routings of the operators below are [samples, choices?].
 
 inline constexpr const Signature& kMoeLocations = signature([] {
   return Draft{"moe_locations",

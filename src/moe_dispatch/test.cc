@@ -105,7 +105,7 @@ TEST(MoeDispatchForward, IndexTypes) {
   }
 }
 
-// Large enough for several threads and for streamed stores; rows do not end at a cache line.
+// Large enough for several threads and for streamed stores; rows do not end at cache-line boundaries.
 TEST(MoeDispatchForward, SameBitsForEveryThreadCount) {
   for (Routing routing : kRoutings) {
     compare<float, float, std::int32_t, std::int32_t>({1, 700, 1031, 4, 200}, routing, 1, supported_isas(),
@@ -129,7 +129,7 @@ TEST(MoeDispatchForward, FewTokensInAVeryLargeBuffer) {
                                                     supported_isas(), {2}, 22);
 }
 
-// What is written decides, not what is read: tokens of which only the last one stays are not streamed.
+// Streaming depends on the bytes written, not read: if only the last token is kept, stores are not streamed.
 TEST(MoeDispatchForward, LargeResultsAreStreamed) {
   constexpr std::int64_t kHidden = 1024;
   constexpr std::int64_t kTokens = core::kStreamBytes / (kHidden * std::int64_t{sizeof(float)});
@@ -171,7 +171,7 @@ TEST(MoeDispatchForward, NamedScales) {
                                                     34);
 }
 
-// Calls whose tensors have no elements: nothing is read, and pointers may be null.
+// If tensors have no elements, nothing is read and pointers may be null.
 TEST(MoeDispatchForward, ZeroCases) {
   Context context;
   const auto call = [&](const Shape& s, void* dispatch, const void* rest, Fill fill) {
@@ -216,7 +216,7 @@ TEST(MoeDispatchForward, ReferenceOfTheWorkedExample) {
   EXPECT_EQ(dispatch, (std::vector<float>{-1, -1, -1, -1, 150, 180, -1, -1}));
 }
 
-// dispatch may share memory with input, wholly or in part: the result is that of a copied input.
+// dispatch may overlap input, wholly or in part; the result is as if input had been copied first.
 TEST(MoeDispatchForward, InPlace) {
   for (const std::int64_t hidden : {3, 1000}) {  // in order, and by last writer on several threads
     constexpr std::int64_t kSamples = 600, kRows = 700;
@@ -229,7 +229,7 @@ TEST(MoeDispatchForward, InPlace) {
     const auto row = static_cast<std::size_t>(hidden);
     std::vector<float> memory(row * (kSamples + kRows) + 8);
     for (float& x : memory) x = static_cast<float>(random() % 1000);
-    // Where input and dispatch begin: the same place, one inside the other, one element in common, none.
+    // Offsets of input and dispatch: equal, one inside the other, one element in common, disjoint.
     const std::size_t places[][2] = {
         {0, 0}, {0, 5}, {5, 0}, {row, 0}, {0, kSamples * row - 1}, {kRows * row - 1, 0}, {0, kSamples * row}};
     for (const auto& [from, to] : places) {

@@ -1,4 +1,4 @@
-// How the arguments of this family become those of the movements of rows.
+// Converts the arguments of this family to those of the row movements in rows/.
 #pragma once
 
 #include "core/check.h"
@@ -8,7 +8,7 @@
 
 namespace turnout::families::moe_dispatch {
 
-// A routing of indices [choices?, samples], and one of [samples, choices?].
+// Routings of indices [choices?, samples] and [samples, choices?].
 inline rows::Routing with_choices_first(const ConstTensor& indices, const ConstTensor& locations,
                                         const MoeBuffers& buffers) {
   const std::int64_t samples = indices.shape[indices.rank - 1];
@@ -22,8 +22,8 @@ inline rows::Routing with_choices_last(const ConstTensor& indices, const ConstTe
   return {indices, locations, buffers.num_experts, buffers.capacity, indices.shape[0], choices, {choices, 1}};
 }
 
-// Buffers of experts, which may be [num_experts, capacity, hidden], as [num_experts * capacity, hidden]. They
-// have passed the checks, so they are contiguous.
+// Returns buffers, which may be [num_experts, capacity, hidden], as [num_experts * capacity, hidden]. The
+// checks have ensured that they are contiguous.
 template <class Data>
 BasicTensor<Data> flat_buffers(const BasicTensor<Data>& t) {
   if (t.rank != 3) return t;

@@ -1,4 +1,4 @@
-// The expert block: choices sorted by expert, two products with an activation between, the sum of each token.
+// The expert block: sorts choices by expert, computes both products and the activation, sums per token.
 #include <algorithm>
 
 #include "core/dtypes.h"
@@ -17,7 +17,7 @@ namespace families::moe_experts {
 using namespace core;
 namespace {
 
-// Bytes of values between the steps. More tokens are processed one part after the other.
+// Limit of intermediate values in bytes. More tokens are processed in several parts.
 constexpr std::int64_t kPartBytes = 64 << 20;
 
 struct Shape {
@@ -206,7 +206,7 @@ class Plan {
 
   void sum(Context& context, const ConstTensor& weights, std::int64_t first, std::int64_t count,
            const Tensor& out) {
-    constexpr std::int64_t kTogether = 64;  // choices whose rows are added at a time
+    constexpr std::int64_t kTogether = 64;  // choices summed at a time
     for_each(context, count, [&](std::int64_t t, const Worker& own) {
       const float* rows[kTogether];
       float factors[kTogether];
@@ -214,7 +214,7 @@ class Plan {
       const auto flush = [&](bool more) {
         if (!more || found == kTogether) {
           kernels_.weighted_sum(rows, factors, found, shape_.hidden, own.total);
-          rows[0] = own.total;  // of the next choices: the sum so far, times one
+          rows[0] = own.total;  // the next choices start with the sum so far, times one
           factors[0] = 1;
           found = 1;
         }
@@ -254,13 +254,13 @@ class Plan {
   std::byte* workers_ = nullptr;
 };
 
-// packed: the elements that a byte of w2 holds.
+// packed: the number of elements per byte of w2.
 void check_form(const Arguments& arguments, std::int64_t activation, bool gated, bool interleaved,
                 std::int64_t w13_rows, std::int64_t w2_columns, std::int64_t packed) {
   const bool is_oai = activation == static_cast<std::int64_t>(ExpertActivation::swigluoai);
   if (is_oai && !gated) arguments.fail(ErrorCode::bad_param, "gated is no, expected yes with swigluoai");
   if (interleaved && !gated)
-    arguments.fail(ErrorCode::bad_param, "interleaved is yes, expected no without a gate");
+    arguments.fail(ErrorCode::bad_param, "interleaved is yes, expected no if gated is no");
   const std::int64_t factor = (gated ? 2 : 1) * packed;
   if (w13_rows != factor * w2_columns)
     arguments.fail(ErrorCode::bad_param,
@@ -273,10 +273,9 @@ void check_form(const Arguments& arguments, std::int64_t activation, bool gated,
 void check_block(const Arguments& arguments, const Positions& at) {
   const DType tokens = arguments.slot(at[0]).dtype, weights = arguments.slot(at[1]).dtype;
   if (tokens != weights && tokens != DType::f32)
-    arguments.fail(
-        ErrorCode::bad_param,
-        concat("w13 has dtype ", arguments.dtype_text(weights), ", expected that of hidden_states, ",
-               arguments.dtype_text(tokens), ", which is not ", arguments.dtype_text(DType::f32)));
+    arguments.fail(ErrorCode::bad_param,
+                   concat("w13 has dtype ", arguments.dtype_text(weights), ", expected ",
+                          arguments.dtype_text(tokens), ", the dtype of hidden_states"));
   check_form(arguments, arguments.size(at[2]), arguments.size(at[3]) != 0, arguments.size(at[4]) != 0,
              arguments.size(at[5]), arguments.size(at[6]), 1);
 }
@@ -293,10 +292,10 @@ void check_quantized(const Arguments& arguments, const Positions& at) {
     if (bytes != expected)
       arguments.fail(ErrorCode::bad_param,
                      concat(name, ".shape[2] is ", bytes, ", expected ", expected,
-                            packed ? " bytes of 2 elements with " : " with ", depth_text(), " = ", depth));
+                            packed ? " bytes of 2 elements for " : " for ", depth_text(), " = ", depth));
     if (scales != groups)
       arguments.fail(ErrorCode::bad_param, concat(name, "_scale.shape[2] is ", scales, ", expected ", groups,
-                                                  packed ? ", one for 32 elements" : ", one for a row"));
+                                                  packed ? ", one per 32 elements" : ", one per row"));
   };
   check(
       "w13", arguments.size(at[6]), [&] { return arguments.size_text(at[1]); }, hidden,
@@ -322,7 +321,7 @@ void moe_experts(const ConstTensor& hidden_states, const ConstTensor& topk_ids,
   if (call.nothing_to_do()) return;
   const Shape shape{hidden_states.shape[0], hidden_states.shape[1], topk_ids.shape[1], w13.shape[0],
                     w2.shape[2]};
-  // Columns of the products are rows of the weights.
+  // Columns of the products are rows of w13 and w2.
   const Weights first{w13.data,      w13.dtype,     shape.hidden, w13.shape[1],
                       w13.stride[0], w13.stride[2], w13.stride[1]};
   const Weights second{w2.data,      w2.dtype,     shape.inner, shape.hidden,

@@ -1,4 +1,4 @@
-// Random expert blocks, and what their definition gives in f64, for the tests of products and experts.
+// Random expert blocks and their results in f64, for the tests of products and experts.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,7 @@ std::vector<T> values(std::mt19937& random, std::int64_t count, double scale = 1
   for (T& v : made) v = cast<T>(normal(random));
   return made;
 }
-// Of vectors of one length; memcmp() must not get the null pointer of an empty one.
+// Compares vectors of equal length. memcmp() must not get the null pointer of an empty one.
 template <class T>
 bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
@@ -49,13 +49,13 @@ std::vector<double> numbers(const std::vector<T>& of) {
   return made;
 }
 
-// The largest difference, beside the largest value.
+// The largest difference, relative to the largest value.
 template <class T>
 double error_of(const std::vector<T>& actual, const std::vector<double>& expected) {
   double worst = 0, largest = 1e-30;
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const double difference = std::abs(number(actual[i]) - expected[i]);
-    worst = difference <= worst ? worst : difference;  // NaN is worse
+    worst = difference <= worst ? worst : difference;  // NaN counts as worse
     largest = std::max(largest, std::abs(expected[i]));
   }
   return worst / largest;

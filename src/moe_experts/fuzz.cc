@@ -1,5 +1,5 @@
-// Differential fuzzer: any shape, routing, layout and activation; every instruction set against the
-// definition in double, and the same bits for two threads as for one.
+// Differential fuzzer: any shape, routing, layout and activation. Compares every instruction set with the
+// definition in double, and the bits of two threads with those of one.
 #include "fuzz.h"
 
 #include <cmath>
@@ -61,7 +61,7 @@ void run_block(FuzzInput& in) {
   }
 }
 
-// The block with weights of 8 or 4 bits: the definition with the elements that the bytes stand for.
+// The block with 8-bit or 4-bit weights, compared with the definition for the decoded elements.
 void run_quantized(FuzzInput& in) {
   const bool packed = in.flag();
   const std::int64_t unit = packed ? 32 : 1, most = packed ? 2 : 40;
@@ -128,7 +128,7 @@ void run_quantized(FuzzInput& in) {
   }
 }
 
-// Any offs: refused, or every row of a group is right.
+// Any offs: either they are rejected, or every row is right.
 void run_groups(FuzzInput& in) {
   const std::int64_t rows = in.between(0, 30), depth = in.between(0, 30), columns = in.between(1, 30);
   std::vector<std::int32_t> offs;
@@ -162,7 +162,7 @@ void run_groups(FuzzInput& in) {
   for (std::size_t i = 0; i < expected.size(); ++i) require(std::abs(out[i] - expected[i]) <= 1e-3);
 }
 
-// The gradients of weight and bias, of groups that are in order.
+// The gradients of weight and bias for valid groups.
 void run_weight_gradient(FuzzInput& in) {
   const std::int64_t rows = in.between(0, 30), depth = in.between(0, 30), columns = in.between(0, 30);
   const std::int64_t groups = in.between(0, 4);

@@ -1,4 +1,4 @@
-// Products of groups of rows with a matrix each, and the gradient of the matrices.
+// Grouped matrix products: each group of rows is multiplied by its own matrix; and the matrices' gradients.
 #include <algorithm>
 
 #include "core/dtypes.h"
@@ -16,8 +16,8 @@ namespace families::moe_experts {
 using namespace core;
 namespace {
 
-// begins[g] .. begins[g + 1]: the rows of group g. offs were checked; what changed since then is clamped, so
-// that no row is outside.
+// begins[g] .. begins[g + 1]: the rows of group g. offs have been checked; values that another thread changed
+// since then are clamped, so that no row is out of bounds.
 void read_offs(const ConstTensor& offs, std::int64_t rows, std::int64_t* begins) {
   begins[0] = 0;
   visit_index(offs.dtype, [&](auto type) {
@@ -27,7 +27,7 @@ void read_offs(const ConstTensor& offs, std::int64_t rows, std::int64_t* begins)
   });
 }
 
-// Rows of a 16-bit tensor as f32, a block at a time; others are read where they lie.
+// Converts rows of a 16-bit tensor to f32, a block at a time; other rows are read in place.
 template <class Lane>
 struct RowReader {
   const matrix::Kernels<Lane>& kernels;
@@ -114,7 +114,7 @@ void multiply_groups(Context& context, Call& call, const ConstTensor& input, con
   std::fill(to + done, to + rows * columns * size, std::byte{0});
 }
 
-// Rows of a weight gradient that a thread sums at a time.
+// Bytes of a weight gradient that a thread sums at a time.
 constexpr std::int64_t kGradientBytes = 256 << 10;
 
 template <class Lane>

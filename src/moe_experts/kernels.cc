@@ -16,7 +16,7 @@ TURNOUT_ISA_BEGIN(families::moe_experts)
 
 using namespace core;
 
-// A tile is kColumns columns by kRows rows: its sums, one vector of each column and one of a row fit the
+// A tile is kColumns columns by kRows rows. Its sums, one vector per column and one vector of a row fit the
 // registers.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_NEON
 constexpr int kColumns = 4, kRows = 6;
@@ -34,10 +34,10 @@ HWY_INLINE void unrolled(const F& f) {
   (std::make_integer_sequence<int, N>());
 }
 
-// How the elements of a column lie in memory. A step has kVectors vectors of elements: vector v of the step
-// at element k holds the elements from element_of(k, v) on, and is read from data + k / kPacked. Few rows
-// take kFewColumns columns at a time: one column is read from memory as a stream, several have more sums to
-// add to at the same time. What is faster was measured for each.
+// The memory layouts of a column's elements. A step has kVectors vectors: vector v of the step at element k
+// holds the elements from element_of(k, v) on and is read from data + k / kPacked. Few rows take kFewColumns
+// columns at a time. One column is read from memory as one stream; several columns have more independent
+// sums. The faster choice was measured for each layout.
 template <class B>
 struct Elements {  // floats of any size
   using Data = B;
@@ -64,7 +64,7 @@ struct Bytes {  // 8 bits; the sum is multiplied by the scale of the column
   }
   static float one(const std::int8_t* column, std::int64_t k) { return column[k]; }
 };
-struct Nibbles {  // 4 bits in groups, whose depth is a multiple of kGroup; the elements are multiplied
+struct Nibbles {  // 4 bits; elements are multiplied by their group's scale; depth is a multiple of kGroup
   using Data = std::uint8_t;
   static constexpr int kPacked = 2, kVectors = 2, kFewColumns = kColumns;
   static constexpr bool kColumnScale = false, kGroupScales = true;
@@ -75,14 +75,14 @@ struct Nibbles {  // 4 bits in groups, whose depth is a multiple of kGroup; the 
   static HWY_INLINE hn::Vec<F32> load(const std::uint8_t* from, int v, const float* scale) {
     const hn::Rebind<std::int32_t, F32> ints;
     const hn::Rebind<std::uint8_t, F32> bytes;
-    if constexpr (kLanes == 16) {  // a vector has all elements that 4 bits may stand for: a table of products
+    if constexpr (kLanes == 16) {  // one vector is the table of the 16 possible products
       const auto both = hn::PromoteTo(ints, hn::LoadU(bytes, from));
       const auto index = v == 0 ? hn::And(both, hn::Set(ints, 15)) : hn::ShiftRight<4>(both);
       const auto products = hn::Mul(hn::Iota(F32(), -8.0f), hn::Set(F32(), *scale));
       return hn::TableLookupLanes(products, hn::IndicesFromVec(F32(), index));
     }
     const hn::RebindToSigned<decltype(bytes)> signed_bytes;
-    // With their highest bit flipped, the 4 bits are the element in two's complement.
+    // With the highest bit flipped, the 4 bits are the element in two's complement.
     const auto flipped = hn::Xor(hn::LoadU(bytes, from), hn::Set(bytes, 0x88));
     const auto both = hn::PromoteTo(ints, hn::BitCast(signed_bytes, flipped));
     const auto element = v == 0 ? hn::ShiftRight<28>(hn::ShiftLeft<28>(both)) : hn::ShiftRight<4>(both);
@@ -108,10 +108,10 @@ HWY_INLINE void add_slice(const float* const* rows, float* const* to, const Colu
     unrolled<R>([&](auto r) HWY_ATTR { sum[c][r] = hn::Zero(d); });
   });
   constexpr std::int64_t kStep = E::kVectors * kLanes;
-  constexpr std::int64_t kLine = 64 * E::kPacked / static_cast<std::int64_t>(sizeof(Data));  // of the cache
+  constexpr std::int64_t kLine = 64 * E::kPacked / static_cast<std::int64_t>(sizeof(Data));  // cache line
   std::int64_t k = 0;
   for (; k + kStep <= length; k += kStep) {
-    // The columns after these, which follow in memory. Their first elements are fetched by the last columns.
+    // Prefetch the next columns.
     if (fetch && k % kLine == 0)
       unrolled<C>([&](auto c) HWY_ATTR { hwy::Prefetch(column[c] + C * columns.stride + k / E::kPacked); });
     unrolled<E::kVectors>([&](auto v) HWY_ATTR {
@@ -135,8 +135,8 @@ HWY_INLINE void add_slice(const float* const* rows, float* const* to, const Colu
   });
 }
 
-// C columns with up to R rows: tiles of R rows as long as there are so many, then of fewer. A tile of each
-// number of rows would take three times as long to compile; the columns come from the first cache again.
+// C columns with `count` rows: tiles of R rows, then smaller tiles for the rest. A tile size for every number
+// of rows would triple the compile time; the smaller tiles read the columns from the L1 cache.
 template <class E, int C, int R>
 void add_tiles(const float* const* rows, float* const* to, std::int64_t count, const Columns& columns,
                std::int64_t begin, std::int64_t end, bool fetch) {
@@ -161,7 +161,7 @@ void add_columns(const float* const* rows, float* const* to, std::int64_t count,
     Columns from = columns;
     from.data = data + c * columns.stride;
     from.scales = columns.scales + c * columns.scale_stride;
-    const bool is_last = c + 2 * C > columns.count;  // what follows is not of this call
+    const bool is_last = c + 2 * C > columns.count;  // the next columns are not part of this call
     if (c + C <= columns.count) {
       add_tiles<E, C, kRows>(rows, at, count, from, begin, end, fetch && !is_last);
       c += C;
@@ -178,10 +178,9 @@ void dots(const float* const* rows, float* const* to, std::int64_t count, const 
     for (std::int64_t r = 0; r < count; ++r) std::fill_n(to[r], columns.count, 0.0f);
     return;
   }
-  // Few rows: the columns come from memory once, each from its first element to its last.
+  // Few rows: read each column from memory once, from its first element to its last.
   if (count <= kRows) return add_columns<E, E::kFewColumns>(rows, to, count, columns, 0, columns.depth, true);
-  // Many rows: slices of a tile of rows stay in the first cache while all columns pass, which are in the
-  // second.
+  // Many rows: slices of a tile of rows stay in the L1 cache while all columns pass from the L2 cache.
   for (const Piece slice : pieces(0, columns.depth, kSlice)) {
     for (const Piece tile : pieces(0, count, kRows))
       add_columns<E, kColumns>(rows + tile.begin, to + tile.begin, tile.count, columns, slice.begin,
@@ -212,7 +211,7 @@ HWY_INLINE V sigmoid(V x) {
   const auto one = hn::Set(d, 1.0f);
   const auto e = falling_exp(d, hn::Neg(hn::Abs(x)));  // exp(-|x|) never overflows
   const auto low = hn::Div(e, hn::Add(one, e)), high = hn::Div(one, hn::Add(one, e));
-  // NaN stays: falling_exp gives 0 for it.
+  // Keep NaN, for which falling_exp returns 0.
   return hn::IfThenElse(hn::Eq(x, x), hn::IfThenElse(hn::Lt(x, hn::Zero(d)), low, high), x);
 }
 
@@ -249,7 +248,7 @@ struct Gelu {
 };
 struct Relu {
   static HWY_INLINE V apply(V x, V) {
-    return hn::IfThenElse(hn::Lt(x, hn::Zero(F32())), hn::Zero(F32()), x);  // NaN stays
+    return hn::IfThenElse(hn::Lt(x, hn::Zero(F32())), hn::Zero(F32()), x);  // keeps NaN
   }
 };
 struct SwigluOai {
@@ -261,7 +260,7 @@ HWY_INLINE V activated(V alpha, V limit, const Gate& gate, const Up& up, bool ga
   const F32 d;
   V g = gate();
   if constexpr (std::is_same_v<Op, SwigluOai>) {
-    // As torch.clamp: NaN stays.
+    // Keeps NaN, as torch.clamp does.
     const V u = up();
     const V clamped =
         hn::IfThenElse(hn::Gt(u, limit), limit, hn::IfThenElse(hn::Lt(u, hn::Neg(limit)), hn::Neg(limit), u));

@@ -1,4 +1,4 @@
-// The operators of this family.
+// The registry entries of this family's operators.
 #include "moe_experts/signature.h"
 #include "registry.h"
 #include "turnout/moe_experts.h"

@@ -1,5 +1,4 @@
-// Products of rows with blocks of columns of a weight matrix, whichever way the matrix lies in memory; and
-// the list of such blocks that threads share.
+// Products of rows with blocks of columns of a weight matrix in any layout, and the threads' list of blocks.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +13,8 @@
 
 namespace turnout::families::moe_experts {
 
-// A weight of [groups, depth, columns] with strides in elements. Quantized ones have scales as well,
-// [groups, columns, scale_count]; two elements of 4 bits are one of u8.
+// Weights [groups, depth, columns] with strides in elements. Quantized weights also have scales
+// [groups, columns, scale_count]; one u8 holds two 4-bit elements.
 struct Weights {
   const void* data;
   DType dtype;
@@ -28,17 +27,17 @@ struct Weights {
   std::int64_t column_bytes() const { return (dtype == DType::u8 ? depth / 2 : depth) * size_of(dtype); }
 };
 
-// `count` columns of a group, from `first` on, every `step`-th.
+// `count` columns of a group: first, first + step, ..
 struct ColumnBlock {
   std::int64_t group, first, count, step = 1;
 };
 
-// Bytes of weights in a block: they stay in the second cache while rows pass.
+// Bytes of weights per block, which stay in the L2 cache while rows are multiplied with them.
 inline constexpr std::int64_t kBlockBytes = 128 << 10;
 inline constexpr std::int64_t kLeastColumns = 12;  // a multiple of the columns of a tile
 inline constexpr std::int64_t kRowBlock = 192;     // a multiple of the rows of a tile
 
-// Columns whose depth is contiguous are multiplied where they lie. Others are packed first, into f32 or f64.
+// Columns whose depth is contiguous are multiplied in place. Others are first packed into f32 or f64.
 template <class Lane>
 class Products {
  public:
@@ -54,7 +53,7 @@ class Products {
 
   bool in_place() const { return in_place_; }
   std::int64_t block_columns() const { return block_columns_; }
-  // Memory of a worker for run().
+  // Elements of the panel that each worker passes to run().
   std::int64_t panel_size() const {
     return in_place_ ? block_columns_ * weights_.scale_count
                      : matrix_.packed_size(weights_.depth, block_columns_);
@@ -102,7 +101,7 @@ struct Block {
   std::int64_t group, first_row, rows, first_column, columns;
 };
 
-// All blocks of all groups. Blocks of the same columns are neighbours, so that threads read them together.
+// All blocks of all groups. Blocks of the same columns are adjacent, so that threads share these columns.
 class Blocks {
  public:
   static std::size_t scratch_bytes(std::int64_t groups) {
@@ -142,7 +141,7 @@ class Blocks {
   std::int64_t* starts_;
 };
 
-// Multiplications below which a second thread does not pay.
+// With fewer multiplications, a second thread does not pay off.
 inline constexpr double kParallelProducts = double{1 << 18} / double{core::kGrainDivisor};
 
 }  // namespace turnout::families::moe_experts

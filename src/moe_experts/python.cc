@@ -11,11 +11,11 @@ using namespace core;
 using namespace bindings;
 namespace {
 
-// Not an operator itself: moe_experts with weights [experts, hidden, w13_rows] and [experts, inner, hidden].
-// Their axes are swapped here and not in Python, because arrays that only support DLPack have no views there.
+// Not a separate operator: moe_experts with weights [experts, hidden, w13_rows] and [experts, inner, hidden].
+// The axes are swapped here because Python cannot make views of arrays that only support DLPack.
 constexpr PythonFunction kTransposed{"moe_experts", kMoeExperts};
 
-// [experts, a, b] as [experts, b, a]; another rank is left to the operator's check.
+// Returns [experts, a, b] as [experts, b, a]; the operator's check rejects other ranks.
 ConstTensor swapped(ConstTensor t) {
   if (t.rank == 3) {
     std::swap(t.shape[1], t.shape[2]);

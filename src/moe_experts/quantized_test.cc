@@ -1,4 +1,4 @@
-// The expert block with quantized weights, beside its definition in f64.
+// Compares the quantized expert block with its definition in f64.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,11 +13,11 @@
 namespace turnout::test {
 namespace {
 
-// Quantized weights are those of the definition, element for element.
+// Weights are quantized, and the definition uses the same values, element for element.
 struct Quantized {
   Experts<float, float> c;
   bool packed;
-  std::int64_t more_scales13 = 0, more_scales2 = 0;  // in the shapes, not in memory: such calls are refused
+  std::int64_t more_scales13 = 0, more_scales2 = 0;  // only in the shapes, not in memory: such calls fail
   std::vector<std::int8_t> bytes13, bytes2;
   std::vector<float> scale13, scale2;
 
@@ -84,7 +84,7 @@ TEST(MoeExpertsQuantized, EqualsTheDefinition) {
       }
 }
 
-// By hand: one row of 32 elements of 4 bits; element 0 is 1 (bits 9), element 16 is -8 (bits 0), others 0.
+// Checked by hand: a row of 32 4-bit elements; element 0 is 1 (bits 9), element 16 is -8 (bits 0), others 0.
 TEST(MoeExpertsQuantized, ByHand) {
   std::vector<float> x(32, 0.f);
   x[0] = 2;
@@ -134,9 +134,9 @@ TEST(MoeExpertsQuantized, Refusals) {
   EXPECT_EQ(message(false, {2, 1, 2, 64, 32}, [](Quantized& q) { q.c.params.limit = 0; }),
             "moe_experts_quantized: limit is 0, expected a number above 0");
   EXPECT_EQ(message(true, {2, 1, 2, 64, 32}, [](Quantized& q) { q.more_scales13 = 1; }),
-            "moe_experts_quantized: w13_scale.shape[2] is 3, expected 2, one for 32 elements");
+            "moe_experts_quantized: w13_scale.shape[2] is 3, expected 2, one per 32 elements");
   EXPECT_EQ(message(false, {2, 1, 2, 64, 32}, [](Quantized& q) { q.more_scales2 = 1; }),
-            "moe_experts_quantized: w2_scale.shape[2] is 2, expected 1, one for a row");
+            "moe_experts_quantized: w2_scale.shape[2] is 2, expected 1, one per row");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The definition of each operator of this family, as serial scalar code in f64: what the results are near to.
+// The definition of each operator of this family, as serial scalar code in f64. The tests compare against it.
 #pragma once
 
 #include <algorithm>

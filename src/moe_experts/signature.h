@@ -7,11 +7,11 @@ namespace turnout::families::moe_experts {
 
 using namespace core::grammar;
 
-// offs ascend, within 0 .. rows.
+// Fails unless offs ascend within 0 .. rows.
 void check_offs(const Arguments& arguments, const Positions& at);
-// w13 has one row for each inner element, or two if gated; 16-bit weights have the dtype of 16-bit tokens.
+// Fails unless w13 has one row per inner element (two if gated) and 16-bit tokens have weights of that dtype.
 void check_block(const Arguments& arguments, const Positions& at);
-// The same of quantized weights, and the elements that their bytes and scales stand for.
+// The same for quantized weights; also checks the extents of bytes and scales.
 void check_quantized(const Arguments& arguments, const Positions& at);
 
 // The standard order, but weights may have any strides.
@@ -80,8 +80,7 @@ inline constexpr const Signature& kMoeExperts = signature([] {
        optional(in("w2_bias", like("w13", dtypes(DType::f32)), "experts, hidden")),
        out("out", like("hidden_states"), "tokens, hidden")},
       {at_most("tokens * choices", "2147483647")},
-      {{"block",
-        "w13_rows = 2 inner if gated, else inner; 16-bit weights beside 16-bit tokens have their dtype",
+      {{"block", "w13_rows = 2 inner if gated, else inner; with 16-bit tokens, weights have their dtype",
         &check_block, "hidden_states w13 activation gated interleaved w13_rows inner"}},
       kExpertsOrder};
 });
@@ -105,9 +104,9 @@ inline constexpr const Signature& kMoeExpertsQuantized = signature([] {
        out("out", like("hidden_states"), "tokens, hidden")},
       {at_most("tokens * choices", "2147483647")},
       {{"block",
-        "i8: a byte for each element and one scale; u8: a byte for 2 elements and a scale for 32; w13_rows "
-        "as "
-        "for moe_experts",
+        "i8: one byte per element, one scale per row; u8: one byte per 2 elements, one scale per 32; "
+        "w13_rows "
+        "as for moe_experts",
         &check_quantized,
         "w13 hidden activation gated interleaved w13_rows w13_bytes w13_scales w2_bytes w2_scales"}}};
 });

@@ -1,4 +1,4 @@
-// Grouped products and the expert block, beside their definitions in f64.
+// Compares grouped products and the expert block with their definitions in f64.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -59,7 +59,7 @@ struct Grouped {
   }
 };
 
-// By hand: two groups of one row each, and a row of no group.
+// Checked by hand: two groups of one row each, and a row without a group.
 TEST(GroupedMm, ByHand) {
   const std::vector<float> input = {1, 2, 3, 4, 5, 6}, weight = {1, 0, 0, 1, 2, 0, 0, 2},
                            bias = {0, 0, 10, 20};
@@ -102,7 +102,7 @@ TYPED_TEST(GroupedMmOf, EqualsTheDefinition) {
       }
 }
 
-// The bits of a row are the same alone and among others.
+// A row has the same bits alone and among others.
 TEST(GroupedMm, RowsDoNotDependOnEachOther) {
   for (const bool transposed : {false, true}) {
     Grouped<float> many(1500, 50, {40}, 40, transposed, false);
@@ -162,7 +162,7 @@ TYPED_TEST(GroupedMmOf, GradientEqualsTheDefinition) {
   }
 }
 
-// Rows of the gradient so long that a thread sums eight at a time.
+// Gradient rows so long that a thread sums eight at a time.
 TEST(GroupedMm, GradientInSeveralBlocks) {
   std::mt19937 random(4);
   const std::int64_t rows = 5, groups = 2, depth = 19, columns = 8200;
@@ -222,11 +222,11 @@ TEST(MoeExperts, EveryDType) {
   }
 }
 
-// More than one block of rows and columns, more than one slice of the depth.
+// Several blocks of rows and columns, and several slices of the depth.
 TEST(MoeExperts, Blocks) {
   expect_equal<float, float>({500, 1, 2, 40, 1100}, {}, false, false);
   expect_equal<bf16, bf16>({9, 2, 3, 2050, 16}, {}, false, true);
-  expect_equal<float, float>({2000, 1, 1, 16, 8}, {}, false, false);  // blocks of rows that are full
+  expect_equal<float, float>({2000, 1, 1, 16, 8}, {}, false, false);  // full blocks of rows
 }
 
 TEST(MoeExperts, NothingToDo) {
@@ -258,13 +258,13 @@ TEST(MoeExperts, Refusals) {
   EXPECT_EQ(message({.activation = ExpertActivation::swigluoai, .gated = false}, 0),
             "moe_experts: gated is no, expected yes with swigluoai");
   EXPECT_EQ(message({.gated = false, .interleaved = true}, 0),
-            "moe_experts: interleaved is yes, expected no without a gate");
+            "moe_experts: interleaved is yes, expected no if gated is no");
   EXPECT_EQ(message({.limit = 0}, 0), "moe_experts: limit is 0, expected a number above 0");
   EXPECT_EQ(message({.alpha = std::numeric_limits<float>::infinity()}, 0),
             "moe_experts: alpha is inf, expected a finite number");
 }
 
-// 16-bit tokens have weights of their own type.
+// 16-bit tokens need weights of the same dtype.
 TEST(MoeExperts, RefusesWeightsOfAnotherType) {
   Experts<f16, bf16> c({2, 1, 2, 4, 3}, {}, false, false);
   Context context;
@@ -272,8 +272,7 @@ TEST(MoeExperts, RefusesWeightsOfAnotherType) {
     c.run(context);
     FAIL() << "f16 tokens with bf16 weights were accepted";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "moe_experts: w13 has dtype bf16, expected that of hidden_states, f16, which is not f32");
+    EXPECT_STREQ(error.what(), "moe_experts: w13 has dtype bf16, expected f16, the dtype of hidden_states");
   }
   EXPECT_EQ(number(c.out[0]), 7);
 }

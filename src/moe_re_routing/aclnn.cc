@@ -1,4 +1,4 @@
-// MoeReRouting and MoeReRoutingV2 as CANN's users call them: in two phases.
+// MoeReRouting and MoeReRoutingV2 of the CANN interface, which has two phases.
 #include "turnout/aclnn/aclnn_moe_re_routing.h"
 
 #include <string>
@@ -15,8 +15,8 @@ using namespace core;
 using namespace bindings::aclnn;
 namespace {
 
-// Required arguments that are NULL are found before these steps. Empty inputs are not skipped: without tokens
-// the counts are still written. Strided inputs are copied; strided outputs are refused, as by CANN.
+// Required arguments are checked for NULL before these steps. Empty inputs are not skipped: without tokens
+// the counts are still written. Strided inputs are copied; strided outputs are rejected, as in CANN.
 constexpr StepSpec kOutputsContiguous = {
     Check::contiguous, ErrorCode::bad_param,
     "permuteTokens permutePerTokenScales permuteTokenIdx expertTokenNum permuteTopkWeightOptional"};
@@ -80,14 +80,14 @@ struct Given {
   const aclTensor *permute_tokens, *permute_scales, *idx, *num, *permute_weights;
 };
 
-// Replaces an argument by a copy of it, whose view the caller changes.
+// Replaces an argument by a copy of it and returns the view of the copy, for the caller to change.
 Tensor& replace(const aclTensor*& given, aclTensor& copy) {
   copy = *given;
   given = &copy;
   return copy.view;
 }
 
-// Whether the last two of three dimensions can be one.
+// Whether the last two of three dimensions can be merged.
 bool can_join(const Tensor& view) {
   std::int64_t product = 0;
   return view.rank == 3 && !__builtin_mul_overflow(view.shape[1], view.shape[2], &product) &&
@@ -99,7 +99,7 @@ void join(Tensor& view) {
   view.rank = 2;
 }
 
-// Phase 1: makes the arguments that CANN accepts fit the signature, which has fewer types and ranks.
+// Phase 1: converts CANN's arguments to those of the signature, which allows fewer types and ranks.
 aclnnStatus prepare(const Operation& operation, Given given, std::int64_t num_type, std::int64_t idx_type,
                     std::uint64_t* workspace_size, aclOpExecutor** executor) noexcept {
   const auto refuse_it = [&](const std::string& what) {
@@ -114,7 +114,7 @@ aclnnStatus prepare(const Operation& operation, Given given, std::int64_t num_ty
       replace(given.tokens, tokens).dtype = replace(given.permute_tokens, permute_tokens).dtype = DType::i8;
     }
     if (given.scales == nullptr) {
-      given.permute_scales = nullptr;  // it is not written, so it need not fit
+      given.permute_scales = nullptr;  // not written, so its shape does not matter
     } else if (given.permute_scales != nullptr && can_join(given.scales->view) &&
                can_join(given.permute_scales->view) &&
                given.scales->view.shape[2] == given.permute_scales->view.shape[2]) {
@@ -123,7 +123,8 @@ aclnnStatus prepare(const Operation& operation, Given given, std::int64_t num_ty
     }
     if (given.weights == nullptr && given.permute_weights != nullptr) {
       if (!Slot(given.permute_weights->view).is_empty())
-        return refuse_it("permuteTopkWeightOptional is given without expertTopkWeightOptional");
+        return refuse_it(
+            "permuteTopkWeightOptional is given, expected NULL without expertTopkWeightOptional");
       given.permute_weights = nullptr;
     }
   } catch (...) {

@@ -1,5 +1,5 @@
-// Tests of the forms of arguments that CANN accepts: types of tokens, ranks of scales, strided inputs, both
-// kinds of index, and the weights of MoeReRoutingV2. The reference moves the same bytes.
+// Tests the arguments that CANN accepts: types of tokens, ranks of scales, strided inputs, both index types,
+// and the weights of MoeReRoutingV2. The reference moves the same bytes.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -25,7 +25,7 @@ std::int64_t bits_of(aclDataType type) {
   return type == ACL_FLOAT16 || type == ACL_BF16 ? 16 : 8;
 }
 
-// A view, and how its elements lie in memory.
+// A view and the memory layout of its elements.
 struct View {
   aclDataType type = ACL_INT8;
   Dims dims, stride;  // no strides: row-major
@@ -50,7 +50,7 @@ Bytes numbered(std::int64_t bytes, int first) {
   return values;
 }
 
-// The arguments of a call. A view without dims is NULL. Outputs own their memory.
+// The arguments of a call. A view without dims stands for NULL. Outputs own their memory.
 struct Example {
   View tokens, counts, scales, weights;
   Dims permuted_stride;
@@ -98,14 +98,14 @@ struct Example {
       if (one != nullptr) aclDestroyTensor(one);
     if (status != ACLNN_SUCCESS) return status;
     const std::uint64_t size = workspace_size - missing_bytes;
-    Bytes workspace(size);  // no byte more, for the sanitizer
+    Bytes workspace(size);  // exact size, so that the sanitizer finds accesses beyond it
     status = v2 ? aclnnMoeReRoutingV2(workspace.data(), size, executor, nullptr)
                 : aclnnMoeReRouting(workspace.data(), size, executor, nullptr);
     message = aclGetRecentErrMsg();
     return status;
   }
 
-  // Runs the call and compares with the reference. packed_*: the inputs in row-major order.
+  // Runs the call and compares with the reference. packed_* are the inputs in row-major order.
   void expect_result(const Bytes& packed_tokens, const Bytes& packed_scales, const Bytes& packed_weights) {
     ASSERT_EQ(run(), ACLNN_SUCCESS) << message;
     const turnout::MoeReRoutingParams params{turnout::ExpertTokenNum::count,
@@ -222,7 +222,7 @@ TEST(AclnnMoeReRoutingForms, take_strided_inputs) {
         example.has_permuted_weights = true;
       }
       example.expect_result(tokens.packed, scales.packed, example.v2 ? weights.packed : Bytes());
-      // The workspace has room for the copies, and a smaller one is refused before anything is written.
+      // A workspace without room for the copies is rejected before anything is written.
       example.missing_bytes = 1;
       EXPECT_EQ(example.run(), ACLNN_ERR_PARAM_INVALID);
       EXPECT_NE(example.message.find("workspace_size is "), std::string::npos) << example.message;
@@ -280,12 +280,12 @@ TEST(AclnnMoeReRoutingForms, name_what_they_refuse) {
   bad.weights = {ACL_FLOAT16, {kRows, 1}, {}, 0, weights.data()};
   refused(bad, ACLNN_ERR_PARAM_INVALID, "expertTopkWeightOptional has dtype f16, expected f32");
 
-  // Without weights an output for them must be NULL or empty.
+  // Without weights, their output must be NULL or empty.
   bad = good;
   bad.has_permuted_weights = true;
   bad.permuted_weight_dims = {kRows, 1};
   refused(bad, ACLNN_ERR_PARAM_INVALID,
-          "permuteTopkWeightOptional is given without expertTopkWeightOptional");
+          "permuteTopkWeightOptional is given, expected NULL without expertTopkWeightOptional");
   bad.permuted_weight_dims = {0, 1};
   EXPECT_EQ(bad.run(), ACLNN_SUCCESS) << bad.message;
 }

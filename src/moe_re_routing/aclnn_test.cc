@@ -1,4 +1,4 @@
-// Tests of the aclnn functions: statuses, limits, messages and the life of an executor.
+// Tests of the aclnn functions: statuses, limits, messages and the lifetime of an executor.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -20,7 +20,7 @@ aclTensor* make(std::vector<std::int64_t> dims, aclDataType type, void* data) {
                          data);
 }
 
-// The worked example of the family's README. Each test changes one thing of it.
+// The example of the family's README. Each test changes one thing in it.
 struct Example {
   std::vector<std::int64_t> token_dims{kRows, 2}, scale_dims{kRows}, idx_dims{kRows}, num_dims{kExperts};
   aclDataType token_type = ACL_INT8, permuted_type = ACL_INT8, count_type = ACL_INT32, num_type = ACL_INT32,
@@ -34,7 +34,7 @@ struct Example {
   std::vector<std::int64_t> long_nums;
   int missing = -1;      // the argument that is NULL
   int no_data = -1;      // the argument whose data is NULL
-  int overlapping = -1;  // the output that lies where tokens lie
+  int overlapping = -1;  // the output that overlaps tokens
 
   Example() {
     tokens.resize(kRows * 2 * 8);
@@ -76,7 +76,7 @@ struct Example {
     return status;
   }
 
-  // Both phases; the status of the first that fails.
+  // Runs both phases; returns the status of the first that fails.
   aclnnStatus run() {
     std::uint64_t size = 0;
     aclOpExecutor* executor = nullptr;
@@ -108,7 +108,7 @@ TEST(AclnnMoeReRouting, gives_the_worked_example) {
   const turnout::test::LastLogLine line;
   ASSERT_EQ(example.run(), ACLNN_SUCCESS) << example.last_message;
   EXPECT_EQ(example.last_message, "");
-  EXPECT_EQ(line.count(), 1);  // of both phases
+  EXPECT_EQ(line.count(), 1);  // both phases write one line
   EXPECT_NE(line.value("algorithm"), "") << line.text();
   const auto* bytes = reinterpret_cast<const std::int8_t*>(example.permuted.data());
   for (int i = 0; i < kRows; ++i) {
@@ -133,7 +133,7 @@ TEST(AclnnMoeReRouting, takes_16_bit_tokens_and_64_bit_counts) {
 
 TEST(AclnnMoeReRouting, runs_without_scales) {
   Example example;
-  example.missing = 2;  // permutePerTokenScales is given, and stays as it is
+  example.missing = 2;  // permutePerTokenScales is given and not written
   ASSERT_EQ(example.run(), ACLNN_SUCCESS) << example.last_message;
   for (const float value : example.permuted_scales) EXPECT_EQ(value, -1);
 }
@@ -165,7 +165,7 @@ TEST(AclnnMoeReRouting, null_arguments_are_161001) {
   EXPECT_EQ(aclDestroyAclOpExecutor(nullptr), ACLNN_ERR_PARAM_NULLPTR);
 }
 
-// Each changes the example; the message must name the argument.
+// Each fault changes the example; the message must name the argument.
 TEST(AclnnMoeReRouting, other_faults_are_161002) {
   struct Fault {
     const char* name;

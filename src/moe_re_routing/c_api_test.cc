@@ -1,4 +1,4 @@
-// Re-routing through the C interface: results equal the definition, the workspace protocol, and the way back.
+// Re-routing through the C interface: results match the definition; the workspace protocol; the inverse.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 using Bytes = std::vector<char>;
 constexpr char kPaint = 0x5A;
 
-// One call: rows of bytes whatever their dtype, outputs painted, and a workspace of the queried size.
+// One call: rows of bytes for any dtype, outputs filled with a pattern, and a workspace of the queried size.
 template <class Count>
 struct ReRouting {
   mluOpHandle_t handle;
@@ -100,7 +100,7 @@ struct ReRouting {
     EXPECT_EQ(number, std::vector<Count>(number.size(), 77));
   }
 
-  // For both kinds of both attributes; then the way back.
+  // Tests both values of both attributes, and the inverse.
   void expect_equal_to_definition() {
     for (number_type = 0; number_type < 2; ++number_type) {
       for (idx_type = 0; idx_type < 2; ++idx_type) {
@@ -223,8 +223,7 @@ TEST_F(CMoeReRouting, WithoutTokensTheExpertsAreStillCounted) {
     EXPECT_EQ(call.number, (std::vector{0, 0, 0}));
   }
   call.number_type = 1;
-  EXPECT_EQ(call.run(nullptr, 64), kOk)
-      << "a call without tokens needs no workspace, whatever its size is said to be";
+  EXPECT_EQ(call.run(nullptr, 64), kOk) << "a call without tokens needs no workspace, whatever size is given";
   call.counts[4] = 1;
   call.number_type = 1;
   EXPECT_EQ(call.run(nullptr, 0), kBad);
@@ -241,7 +240,7 @@ TEST_F(CMoeReRouting, WorkspaceProtocol) {
   EXPECT_EQ(call.run(call.workspace.data(), call.required - 1), kBad);
   EXPECT_EQ(turnoutLastError(), "mluOpMoeReRouting: workspace_size is " + std::to_string(call.required - 1) +
                                     " bytes, expected " + std::to_string(call.required) + " or more");
-  // Memory that a tensor lies in: the plan would write over what it has checked.
+  // A workspace that overlaps a tensor: the plan would overwrite counts that it has checked.
   Bytes shared(call.required + call.counts.size() * sizeof(std::int32_t) + 64);
   auto* inside = reinterpret_cast<std::int32_t*>(shared.data()) + 8;
   std::copy(call.counts.begin(), call.counts.end(), inside);
@@ -256,14 +255,14 @@ TEST_F(CMoeReRouting, WorkspaceProtocol) {
   call.expect_equal_to_definition();
 }
 
-// The plan's memory is the caller's, at any address, and not one byte beside it.
+// The plan uses the caller's workspace, at any address, and no byte outside it.
 TEST_F(CMoeReRouting, TheWorkspaceIsUsedAndNothingAroundIt) {
   for (std::size_t offset : kWorkspaceOffsets) {
     ReRouting<std::int32_t> call(handle, example, 3, 5, 0);
     PaintedWorkspace workspace(call.required, offset);
     ASSERT_EQ(call.run(workspace.begin(), call.required), kOk) << turnoutLastError();
     workspace.expect_used_and_nothing_around_it();
-    call.workspace = workspace.memory();  // more than asked for, with another call's bytes
+    call.workspace = workspace.memory();  // larger than required, with the contents of another call
     call.expect_equal_to_definition();
   }
 }

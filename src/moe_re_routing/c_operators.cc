@@ -6,7 +6,7 @@ namespace turnout::families::moe_re_routing {
 
 using namespace core;
 
-// Beside the functions they belong to, in c_api.cc.
+// Defined in c_api.cc.
 extern const Signature& kMluOpGetMoeReRoutingWorkspaceSize;
 extern const Signature& kMluOpMoeReRouting;
 extern const Signature& kMluOpMoeReRoutingInverse;

@@ -1,4 +1,4 @@
-// The orders of checks of the re-routing functions, written out by hand. The generated negative tests trust
+// The order of checks of the re-routing functions, written out by hand. The generated negative tests trust
 // the signatures; these tests do not.
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ struct ReRoutingCall {
   bool has_handle = false, has_workspace = false;
   std::size_t workspace_size = 10;
   std::int64_t rows = kTooManyRows, hidden = 0, ranks = 0, experts = 0, number_type = 2, idx_type = -1;
-  // The first tensor with a size says what it is, and is wrong when negative.
+  // The first tensor that has a size defines it; a negative size is an error.
   std::vector<Part> parts = {{.wrong_extent = {kNegative, kNegative}},
                              {.wrong_extent = {kNegative, kNegative}},
                              {.described = true, .wrong_extent = {1, kNegative}},

@@ -1,4 +1,4 @@
-// Data for the example calls of this family, where zeros are not legal. Both registries use it.
+// Data for the example calls of this family, for which zeros are not valid. Both registries use it.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ inline void set_index(const Tensor& t, std::int64_t i, std::int64_t value) {
   }
 }
 
-// All tokens come from the first rank and go to the first expert.
+// The first rank sends all tokens to the first expert.
 inline void fill_counts(const Tensor& tokens, const Tensor& counts) { set_index(counts, 0, tokens.shape[0]); }
 
 inline void fill_identity(const Tensor& idx) {

@@ -1,5 +1,5 @@
-// Differential fuzzer: any counts and any index; a legal call equals the definition, any other is refused
-// whole.
+// Differential fuzzer: any counts and any index. A valid call matches the definition; any other fails and
+// writes nothing.
 #include <cstdint>
 #include <cstring>
 #include <numeric>
@@ -68,7 +68,7 @@ void run(FuzzInput& in) {
   }
 }
 
-// Chunks in any order, of which some are empty; a size or a position that is not legal is refused whole.
+// Chunks in any order, some of them empty. A call with an invalid size or position fails and writes nothing.
 template <class Index>
 void run_chunks(FuzzInput& in) {
   const std::int64_t chunks = in.between(1, 12), hidden = in.between(1, 150);

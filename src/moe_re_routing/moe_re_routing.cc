@@ -1,4 +1,4 @@
-// Plans of the MoE re-routing operators: which rows move together, and how their bytes are cut into ranges.
+// Plans of the MoE re-routing operators: which rows move together, and how their bytes are split into ranges.
 #include "moe_re_routing/moe_re_routing.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ const std::byte* at(const ConstTensor& t, std::int64_t byte) {
   return static_cast<const std::byte*>(t.data) + byte;
 }
 
-// Bytes of one row, whatever its dtype; 0 of a tensor that is absent.
+// Bytes per row; 0 for an absent tensor.
 std::int64_t row_bytes_of(const Slot& t) {
   if (!t.present) return 0;
   return (t.rank == 2 ? t.shape[1] : 1) * size_of(t.dtype);
@@ -68,8 +68,8 @@ void move_rows(Context& context, const RowMove& move, const ConstTensor& from, c
   });
 }
 
-// The runs of moe_re_routing, in input order. Runs whose targets continue each other are merged. An extra run
-// that starts behind the last row ends the list.
+// The runs of moe_re_routing, in input order. Runs with adjacent targets are merged. An extra run that starts
+// after the last row ends the list.
 struct RunList {
   const Run* runs;
   std::int64_t count;
@@ -86,15 +86,14 @@ struct RunList {
   }
 };
 
-// The runs of the inverse, found while rows are moved: target(row) is read once for each row, and neighbours
-// whose targets continue each other are one run. A target that is out of range becomes the last row, and no
-// run goes beyond it: the index may have changed since it was checked, and writes must stay inside the
-// output.
+// The runs of the inverse, found while rows are moved. target(row) is read once for each row, and neighbours
+// with adjacent targets form one run. The index may have changed since it was checked, so a target out of
+// range becomes the last row and no run extends beyond it: writes stay inside the output.
 template <class Target>
 struct IndexedRuns {
   Target& target;
   std::int64_t rows;
-  std::int64_t longest;  // rows in one run at most: a range never needs more
+  std::int64_t longest;  // the most rows per run; a range never needs more
 
   struct Cursor {
     const IndexedRuns& all;
@@ -112,15 +111,15 @@ struct IndexedRuns {
   }
 };
 
-// What the counts say: the non-empty (rank, expert) blocks in input order, and the tokens of each expert.
-// Without rows there are no blocks and no memory for them.
+// The non-empty (rank, expert) blocks in input order, and the number of tokens of each expert. Without rows
+// there are no blocks and no memory for them.
 struct Blocks {
   Run* runs = nullptr;  // [ranks * experts + 1]; the target is the expert until place_blocks()
   std::int64_t count = 0;
   std::int64_t* tokens_of_expert = nullptr;
 };
 
-// Reads each count once, checks it and keeps it: the counts are 0 or more and sum to `rows`.
+// Reads each count once, checks it and keeps it. Counts must be 0 or more and sum to `rows`.
 template <class Count>
 void read_counts(Call& call, const Count* counts, std::int64_t ranks, std::int64_t experts, std::int64_t rows,
                  Blocks& blocks) {
@@ -137,7 +136,7 @@ void read_counts(Call& call, const Count* counts, std::int64_t ranks, std::int64
                            ", expected 0 or more"));
       if (count > rows - sum)
         refuse(concat("[", r, ", ", e, "] is ", count, ", expected at most ", rows - sum,
-                      ", what the counts before it leave of the ", rows));
+                      ", the remainder of the ", rows));
       if (count == 0 || blocks.runs == nullptr) continue;  // without rows there is no list
       blocks.runs[blocks.count++] = {sum, e, count};
       blocks.tokens_of_expert[e] += count;
@@ -157,7 +156,7 @@ void write_expert_token_num(const Blocks& blocks, std::int64_t experts, ExpertTo
   }
 }
 
-// Gives each block its target rows and merges neighbours, in place. Uses up tokens_of_expert.
+// Assigns target rows to each block and merges neighbours, in place. Overwrites tokens_of_expert.
 RunList place_blocks(const Blocks& blocks, std::int64_t experts, std::int64_t rows) {
   std::int64_t* next_of_expert = blocks.tokens_of_expert;
   std::exclusive_scan(next_of_expert, next_of_expert + experts, next_of_expert, std::int64_t{0});
@@ -186,7 +185,7 @@ RowMove::RowMove(std::int64_t row_count, std::int64_t bytes_of_row, std::int64_t
       stream(bytes >= kStreamBytes) {
   const bool parallel = bytes + rows * side_bytes >= kParallelBytes;
   threads = parallel ? most_threads : 1;
-  // A range counts the bytes of rows alone, so it is made smaller where a row has many side bytes.
+  // A range counts only the bytes of rows, so it is smaller if rows have many side bytes.
   const std::int64_t range = std::max<std::int64_t>(1, kRangeBytes / (row_bytes + side_bytes)) * row_bytes;
   grain = parallel ? std::min(range, kRangeBytes) : bytes;
 }
@@ -275,7 +274,7 @@ void re_route(const ConstTensor& tokens, const ConstTensor& expert_token_num_per
               const Tensor& expert_token_num, const Tensor& permute_weights, const MoeReRoutingParams& params,
               const Caller& caller) {
   Context& context = caller.context();
-  // Without scales their output is ignored, whatever it is.
+  // Without scales, their output is ignored.
   Call call(caller, kMoeReRouting,
             {tokens, expert_token_num_per_rank, per_token_scales, permute_tokens,
              per_token_scales.is_absent() ? Slot() : Slot(permute_per_token_scales), permute_token_idx,

@@ -1,4 +1,4 @@
-// The operators of this family.
+// The registry entries of this family's operators.
 #include "moe_re_routing/example.h"
 #include "moe_re_routing/signature.h"
 #include "registry.h"
@@ -10,7 +10,7 @@ using namespace core;
 
 namespace {
 
-// Not lambdas in the entries: clang 14 compiles these wrongly as arguments of a consteval function.
+// Not lambdas in the entries, because clang 14 miscompiles lambdas as arguments of a consteval function.
 void fill_re_routing(const Tensor* t) { fill_counts(t[0], t[1]); }
 void fill_inverse(const Tensor* t) { fill_identity(t[1]); }
 void fill_chunks(const Tensor* t) {

@@ -1,4 +1,4 @@
-// Counts and indices that change during a call: every write stays inside the outputs.
+// If counts or indices change during a call, every write stays inside the outputs.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -33,7 +33,7 @@ void race_counts() {
 }
 
 TEST(MoeReRoutingRaces, CountsThatChange) {
-  if (kThreadSanitizer) GTEST_SKIP() << "the race is the caller's";
+  if (kThreadSanitizer) GTEST_SKIP() << "the test causes a data race on purpose";
   expect_survives([] {
     race_counts<std::int32_t>();
     race_counts<std::int64_t>();

@@ -1,4 +1,4 @@
-// The definition of each operator of this family: serial, readable, row by row. The tests compare with it.
+// The definition of each operator of this family, as serial code row by row. The tests compare against it.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace turnout::reference {
 
-// Rows are bytes: row_bytes of a token, scale_bytes of a scale row (0: no scales).
+// Rows are bytes: row_bytes per token and scale_bytes per scale row (0: no scales).
 template <class Count>
 void moe_re_routing(const char* tokens, std::int64_t row_bytes, const Count* c, std::int64_t ranks,
                     std::int64_t experts, const char* scales, std::int64_t scale_bytes, char* permute_tokens,

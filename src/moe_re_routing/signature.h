@@ -11,8 +11,8 @@ using namespace core::grammar;
 // The scratch memory of moe_re_routing's plan, for the C functions. Positions: tokens, counts, scales.
 std::size_t re_routing_scratch(const Arguments& arguments, const Positions& at);
 
-// What counts and permutations hold is checked by the plans, which keep what they have read: the caller's
-// memory may change during a call.
+// The plans check the values of counts and permutations and keep what they have read, because another thread
+// may change the caller's memory during a call.
 inline constexpr const Signature& kMoeReRouting = signature([] {
   return Draft{
       "moe_re_routing",

@@ -1,4 +1,4 @@
-// Plan of sort_chunks_by_idxs: the row of each input row, then one movement of rows.
+// Plan of sort_chunks_by_idxs: computes the output row of each input row, then moves the rows.
 #include <algorithm>
 #include <cstring>
 
@@ -15,7 +15,7 @@ namespace families::moe_re_routing {
 using namespace core;
 namespace {
 
-// Reads each size once, checks it and keeps it: the sizes are 0 or more and sum to `rows`.
+// Reads each size once, checks it and keeps it. Sizes must be 0 or more and sum to `rows`.
 template <class Size>
 void read_sizes(Call& call, const Size* from, std::int64_t chunks, std::int64_t rows, std::int64_t* sizes) {
   const auto refuse = [&](const std::string& what) {
@@ -25,15 +25,14 @@ void read_sizes(Call& call, const Size* from, std::int64_t chunks, std::int64_t 
   for (std::int64_t c = 0; c < chunks; ++c) {
     const std::int64_t size = sizes[c] = load_once(from + c);
     if (size < 0 || size > left)
-      refuse(concat("[", c, "] is ", size, ", expected 0 .. ", left,
-                    ", what the sizes before it leave of the ", rows));
+      refuse(concat("[", c, "] is ", size, ", expected 0 .. ", left, ", the remainder of the ", rows));
     left -= size;
   }
   if (left != 0) refuse(concat(" sums to ", rows - left, ", expected the ", rows));
 }
 
-// rows[i] = the output row of input row i, where the chunk at `position` comes after those of lower ones.
-// Uses up `position`.
+// rows[i] = the output row of input row i, where position[c] is the place of chunk c in the output.
+// Overwrites `position`.
 void fill_rows(const std::int64_t* sizes, std::int64_t* position, std::int64_t* order, std::int64_t chunks,
                std::int32_t* rows) {
   for (std::int64_t c = 0; c < chunks; ++c) order[position[c]] = c;
@@ -54,7 +53,7 @@ using namespace families::moe_re_routing;
 void sort_chunks_by_idxs(const ConstTensor& input, const ConstTensor& split_sizes,
                          const ConstTensor& sorted_idxs, const ConstTensor& probs, const Tensor& output,
                          const Tensor& permuted_probs, const Caller& caller) {
-  // Without probs their output is ignored, whatever it is.
+  // Without probs, their output is ignored.
   Call call(
       caller, kSortChunksByIdxs,
       {input, split_sizes, sorted_idxs, probs, output, probs.is_absent() ? Slot() : Slot(permuted_probs)},

@@ -1,4 +1,4 @@
-// sort_chunks_by_idxs against its definition.
+// Compares sort_chunks_by_idxs with its definition.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -57,7 +57,7 @@ TEST(SortChunksByIdxs, EqualsTheDefinition) {
   }
 }
 
-// The way there of moe_re_routing, and back by the transposed sizes.
+// Equals moe_re_routing; the transposed sizes restore the order.
 TEST(SortChunksByIdxs, IsReRouting) {
   const float tokens[] = {0, 1, 2, 3, 4, 5, 6, 7};
   const std::int64_t counts[] = {2, 1, 3, 2}, there[] = {0, 2, 1, 3};
@@ -94,8 +94,7 @@ TEST(SortChunksByIdxs, Messages) {
             "sort_chunks_by_idxs: split_sizes sums to 3, expected the 4 rows of input");
   EXPECT_EQ(
       message({3, -1, 2}, {2, 1, 0}),
-      "sort_chunks_by_idxs: split_sizes[1] is -1, expected 0 .. 1, what the sizes before it leave of the "
-      "4 rows of input");
+      "sort_chunks_by_idxs: split_sizes[1] is -1, expected 0 .. 1, the remainder of the 4 rows of input");
   EXPECT_EQ(message({1, 1, 2}, {2, 1, 3}), "sort_chunks_by_idxs: sorted_idxs[2] is 3, expected 0 .. 2");
   EXPECT_EQ(message({1, 1, 2}, {2, 1, 1}),
             "sort_chunks_by_idxs: sorted_idxs[2] is 1, equal to [1], expected a permutation");

@@ -1,4 +1,4 @@
-// moe_re_routing and its inverse against their definitions: count patterns x row widths x ISA x threads.
+// Compares moe_re_routing and its inverse with the definitions: count patterns x row widths x ISA x threads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -130,7 +130,7 @@ TEST(MoeReRouting, EqualsTheDefinition) {
   }
 }
 
-// Enough bytes for several threads and streamed stores; rows that do and do not end on a line.
+// Enough bytes for several threads and streamed stores; rows do or do not end at cache-line boundaries.
 TEST(MoeReRouting, SameBitsForEveryThreadCount) {
   unsigned seed = 100;
   for (Counts pattern : kCounts) {
@@ -270,12 +270,11 @@ TEST(MoeReRouting, BadCountsAreNamed) {
             "moe_re_routing: expert_token_num_per_rank sums to 6, expected the 7 rows of tokens");
   EXPECT_EQ(
       message({1, 2, 1, 2, 1, 1}),
-      "moe_re_routing: expert_token_num_per_rank[1, 2] is 1, expected at most 0, what the counts before it "
-      "leave of the 7 rows of tokens");
-  EXPECT_EQ(
-      message({1, huge, huge, 3, 0, 0}),
-      "moe_re_routing: expert_token_num_per_rank[0, 1] is 9223372036854775807, expected at most 6, what the "
-      "counts before it leave of the 7 rows of tokens");
+      "moe_re_routing: expert_token_num_per_rank[1, 2] is 1, expected at most 0, the remainder of the 7 rows "
+      "of tokens");
+  EXPECT_EQ(message({1, huge, huge, 3, 0, 0}),
+            "moe_re_routing: expert_token_num_per_rank[0, 1] is 9223372036854775807, expected at most 6, the "
+            "remainder of the 7 rows of tokens");
 }
 
 TEST(MoeReRouting, ScalesNeedAPlaceToGo) {
@@ -290,7 +289,7 @@ TEST(MoeReRouting, ScalesNeedAPlaceToGo) {
                              nullptr, view(idx, {1}), view(num, {1}));
             }),
             "moe_re_routing: permute_per_token_scales is missing, expected together with per_token_scales");
-  // Without scales the output for them is left alone, whatever it is.
+  // Without scales, their output is not written.
   double untouched[5] = {1, 2, 3, 4, 5};
   const Tensor unused = view(untouched, {5});
   moe_re_routing(view(tokens, {1, 1}), view(counts, {1, 1}), nullptr, view(permuted, {1, 1}), unused,

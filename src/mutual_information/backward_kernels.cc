@@ -2,9 +2,9 @@
 //
 // The kernel assumes two properties of every p that a forward call computes: the weight of a step is at most
 // 1, and the gradient that arrives at the start equals ans_grad. If a lattice violates one of them, it is
-// computed again by plain_gradients(). The reason: this kernel multiplies weights with each other before it
-// multiplies them with g. If such a product underflows or overflows, the result is wrong, and which products
-// there are depends on the instruction set.
+// recomputed by plain_gradients(), because this kernel multiplies weights with each other before it
+// multiplies them with g. If such a product underflows or overflows, the result is wrong and depends on the
+// instruction set.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -37,8 +37,8 @@ constexpr Real kLeast = Real(-1e30);  // p of unreachable cells is clamped to th
 constexpr double kMostArgument = 0.69;  // limit of the logarithm of a weight
 constexpr double kMostGrowth = 4;       // limit of g / ans_grad
 
-// Whether v is neither NaN nor infinite nor subnormal, nor so large that kMostGrowth * v overflows. Compares
-// bits, because floating-point comparisons take subnormal numbers for 0 while these are flushed.
+// Whether v is not NaN, infinite, subnormal, or so large that kMostGrowth * v overflows. Compares bits,
+// because floating-point comparisons treat subnormal numbers as 0 while these are flushed.
 template <class Real>
 bool is_ordinary(Real v) {
   using Bits = std::conditional_t<sizeof(Real) == 8, std::uint64_t, std::uint32_t>;
@@ -60,10 +60,9 @@ struct FromScores : RowStrips<T, FromScores<T>> {
   using typename Base::Row;
   using typename Base::V;
 
-  // The maxima seen so far, in each lane. MAXPS drops a NaN in its first operand. A NaN argument means a
-  // weight of 0, so dropping it is right. g becomes NaN only after an infinity, which the maximum keeps. g of
-  // the first row and of the last column need no check: an infinity there arrives at the start, as infinity
-  // or NaN.
+  // The maxima seen so far, in each lane. MAXPS drops a NaN in its first operand, which is right: a NaN
+  // argument means a weight of 0, and g becomes NaN only after an infinity, which the maximum keeps. g of the
+  // first row and of the last column need no check: an infinity there reaches the start as infinity or NaN.
   struct Watch {
     V argument;  // largest argument of safe_exp
     V g;         // largest magnitude of g

@@ -1,4 +1,4 @@
-// The boundary: which values are errors, and that a call does not read the caller's memory after the check.
+// Tests which values of the boundary are errors, and that a call does not read the boundary after the check.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -52,8 +52,8 @@ TEST(MutualInformationBoundary, IsChecked) {
   }
 }
 
-// Cells outside keep their content or become -infinity; the others do not depend on it. The second lattice is
-// empty, and the batch large enough for several threads.
+// Cells outside keep their contents or become -infinity; the others do not depend on them. The second lattice
+// is empty, and the batch is large enough for several threads.
 TEST(MutualInformationBoundary, CellsOutsideAreKeptOrFilled) {
   LatticeCase<float> c = filled(8, 60, 400);
   for (std::int64_t b = 0; b < c.batch; ++b)
@@ -114,7 +114,7 @@ TEST(MutualInformationBoundary, IsNotReadAgainAfterItsCheck) {
 }
 
 TEST(MutualInformationBoundary, MayChangeWhileCallsRun) {
-  if (kThreadSanitizer) GTEST_SKIP() << "the race is the caller's";
+  if (kThreadSanitizer) GTEST_SKIP() << "the test causes a data race on purpose";
   LatticeCase<float> c = filled(2, 120, 150);
   for (int b = 0; b < 2; ++b) c.boundary.insert(c.boundary.end(), {0, 0, 120, 150});
   auto r = c.empty_result();

@@ -14,22 +14,21 @@ namespace {
 
 constexpr StepSpec kQuerySteps[] = {{Check::present}};
 
-// Rows of the boundary out of range are refused by the operators themselves.
-constexpr StepSpec kForwardSteps[] = {
-    {Check::present},
-    {Check::ranks},
-    {Check::shapes, ErrorCode::bad_param, "px.0 py.0 p.0 ans.0"},
-    {Check::shapes, ErrorCode::bad_param, "px.1 py.2"},  // S and T, whatever they are
-    {Check::shapes, ErrorCode::not_supported, "px.2"},
-    {Check::shapes, ErrorCode::bad_param, "py.1 opt_boundary p"},
-    {Check::contiguous, ErrorCode::not_supported},
-    {Check::dtypes, ErrorCode::not_supported},
-    {Check::large, ErrorCode::not_supported},
-    {Check::outputs_empty},
-    {Check::workspace_null},
-    {Check::workspace},
-    {Check::pointers, ErrorCode::bad_param, "px py p ans"},
-    {Check::pointers, ErrorCode::bad_param, "opt_boundary"}};
+// The operators themselves check the elements of the boundary.
+constexpr StepSpec kForwardSteps[] = {{Check::present},
+                                      {Check::ranks},
+                                      {Check::shapes, ErrorCode::bad_param, "px.0 py.0 p.0 ans.0"},
+                                      {Check::shapes, ErrorCode::bad_param, "px.1 py.2"},  // defines S and T
+                                      {Check::shapes, ErrorCode::not_supported, "px.2"},
+                                      {Check::shapes, ErrorCode::bad_param, "py.1 opt_boundary p"},
+                                      {Check::contiguous, ErrorCode::not_supported},
+                                      {Check::dtypes, ErrorCode::not_supported},
+                                      {Check::large, ErrorCode::not_supported},
+                                      {Check::outputs_empty},
+                                      {Check::workspace_null},
+                                      {Check::workspace},
+                                      {Check::pointers, ErrorCode::bad_param, "px py p ans"},
+                                      {Check::pointers, ErrorCode::bad_param, "opt_boundary"}};
 
 constexpr StepSpec kBackwardSteps[] = {
     {Check::present},
@@ -47,7 +46,7 @@ constexpr StepSpec kBackwardSteps[] = {
     {Check::pointers, ErrorCode::bad_param, "px px_grad py py_grad p ans_grad"},
     {Check::pointers, ErrorCode::bad_param, "opt_boundary"}};
 
-// By p alone, which has all sizes; a query has not compared it with anything. 0 for what no call accepts.
+// Depends only on p, which queries do not compare with other tensors. Returns 0 for a p that no call accepts.
 std::size_t scratch_bytes(const Arguments& arguments, const Positions& at) {
   const Slot& p = arguments.slot(at[0]);
   if (p.rank != 3 || p.elements() == 0 || p.elements() >= kLargeElements) return 0;

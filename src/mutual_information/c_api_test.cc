@@ -1,5 +1,5 @@
-// Mutual information through the C interface: results close to the definition in double, memory that must not
-// change, lattices without symbols or frames, the workspace protocol.
+// Mutual information through the C interface: results are close to the definition in double; memory that must
+// not change; lattices without symbols or frames; the workspace protocol.
 #include "mutual_information/c_test_cases.h"
 
 #include <algorithm>
@@ -126,7 +126,7 @@ TEST_F(CMutualInformation, WithoutOverwriteTheBitsOfAnsGradStay) {
   EXPECT_EQ(std::memcmp(call.ans_grad.data(), before.data(), sizeof(float) * 3), 0);
 }
 
-// Lattices that begin beyond their end, in either direction, between others that do not.
+// Lattices whose begin is beyond their end, in either direction, between others that are not empty.
 TEST_F(CMutualInformation, EmptyLattices) {
   Lattices call = random(4, 3, 4, 2, {0, 0, 3, 4, 2, 0, 1, 4, 0, 3, 3, 2, 1, 1, 3, 3});
   const Floats grad = call.ans_grad;
@@ -165,14 +165,14 @@ TEST_F(CMutualInformation, BoundariesOutOfRangeAreBadBeforeAnythingIsWritten) {
 TEST_F(CMutualInformation, UnreachableCells) {
   Lattices call = random(2, 6, 9, 2);
   for (std::size_t i = 0; i < call.px.size(); ++i)
-    if (i % 10 > 4 || i < 60) call.px[i] = -kInf;  // of the first lattice, which only blanks pass
+    if (i % 10 > 4 || i < 60) call.px[i] = -kInf;  // only blanks pass the first lattice
   call.expect_forward();
   EXPECT_EQ(call.ans[0], -kInf);
   call.expect_backward(true);
 }
 
 TEST_F(CMutualInformation, WithoutSymbolsOrFrames) {
-  Lattices line = random(2, 0, 4, 1);  // Lattices gives px and px_grad as NULL
+  Lattices line = random(2, 0, 4, 1);  // Lattices passes px and px_grad as NULL
   line.expect_forward();
   EXPECT_FLOAT_EQ(line.ans[1], line.py[4] + line.py[5] + line.py[6] + line.py[7]);
   line.expect_backward(true);
@@ -187,7 +187,7 @@ TEST_F(CMutualInformation, OneCell) {
   ASSERT_EQ(call.forward(), kOk) << turnoutLastError();
   EXPECT_EQ(call.p, Floats(2, 0.0f));
   EXPECT_EQ(call.ans, Floats(2, 0.0f));
-  // The backward function has nothing to do: it needs no memory and reads none.
+  // The backward function has nothing to do, so it reads nothing and needs no workspace.
   call.boundary = {9, 9, 9, 9, 9, 9, 9, 9};
   EXPECT_EQ(call.backward(true), kOk) << turnoutLastError();
   EXPECT_EQ(call.ans_grad, Floats(2, 1.0f));

@@ -5,7 +5,7 @@ namespace turnout::families::mutual_information {
 
 using namespace core;
 
-// Beside the functions they belong to, in c_api.cc.
+// Defined in c_api.cc.
 extern const Signature& kMluOpGetMutualInformationForwardWorkspaceSize;
 extern const Signature& kMluOpMutualInformationForward;
 extern const Signature& kMluOpGetMutualInformationBackwardWorkspaceSize;

@@ -1,5 +1,5 @@
-// The orders of checks of the mutual information, written out by hand. The generated negative tests trust the
-// signatures; these tests do not.
+// The order of checks of this family's C functions, written out by hand. The generated negative tests trust
+// the signatures; these tests do not.
 #include <gtest/gtest.h>
 
 #include "c_stairs.h"
@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::int64_t k2To31 = std::int64_t{1} << 31;
 
-// px, py, opt_boundary, p, ans or ans_grad, and backward px_grad, py_grad; the operator, or the query of its
-// workspace.
+// A call of an operator or of its workspace query. The tensors are px, py, opt_boundary, p, ans or ans_grad,
+// and for the backward function px_grad, py_grad.
 template <bool kIsBackward, bool kIsQuery>
 struct LatticeCall {
   bool has_handle = false, has_size = false, has_workspace = false, is_apart = false, is_in_range = false;
@@ -58,7 +58,7 @@ struct LatticeCall {
   }
 };
 
-// Table 5.3.2.
+// The order of checks of the MLU-OPS interface.
 template <bool kIsBackward>
 void expect_order(const std::string& function, std::vector<std::string> names, const std::string& overlap) {
   using Call = LatticeCall<kIsBackward, false>;
@@ -81,7 +81,7 @@ void expect_order(const std::string& function, std::vector<std::string> names, c
   each.extent(3, 2);
   for (std::size_t i = 5; i < names.size(); ++i)
     for (std::size_t dim : {1, 2}) each.extent(i, dim);
-  // A tensor with at most one element is never strided, so from here on all have more.
+  // A tensor with at most one element is never strided, so from now on all have more.
   stairs.unsupported("px is strided", [](Call& c) { c.batch = 2, c.symbols = c.frames = 1 << 16; });
   each.strided();
   for (std::size_t i = 0; i < names.size(); ++i)

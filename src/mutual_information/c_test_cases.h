@@ -1,5 +1,4 @@
-// One call of each C function of the mutual information with all it needs, and the definition in double to
-// compare it with.
+// One call of each C function of this family, with all its arguments and the definition in double.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,12 +25,12 @@ inline void fill(Floats& values, float limit, unsigned seed) {
   for (float& value : values) value = uniform(random);
 }
 
-// Inputs random within -limit .. limit, outputs painted, and workspaces of the queried sizes. A tensor
-// without elements has a NULL pointer.
+// Random inputs within -limit .. limit, outputs filled with a pattern, and workspaces of the queried sizes. A
+// tensor without elements has a NULL pointer.
 struct Lattices {
   mluOpHandle_t handle;
   std::int64_t batch, symbols, frames;
-  std::vector<std::int64_t> boundary;  // none: without descriptor and pointer
+  std::vector<std::int64_t> boundary;  // empty: no descriptor and no pointer
   Floats px, py, p, ans, ans_grad, px_grad, py_grad;
   Descriptor px_desc, py_desc, boundary_desc, p_desc, ans_desc;
   std::size_t forward_required = 0, backward_required = 0;
@@ -91,7 +90,7 @@ struct Lattices {
     ASSERT_EQ(forward(), kOk) << turnoutLastError();
     EXPECT_STREQ(turnoutLastError(), "");
     expect_near("ans", ans, want_ans);
-    // Outside the boundaries not near but equal.
+    // Outside the boundaries, values must be equal.
     Floats inside = p;
     for (std::size_t i = 0; i < p.size(); ++i) {
       if (is_inside(static_cast<std::int64_t>(i))) continue;
@@ -137,7 +136,7 @@ struct Lattices {
     return v.empty() ? nullptr : v.data();
   }
   static Doubles wide(const Floats& v) { return Doubles(v.begin(), v.end()); }
-  // Where row b of the batch begins.
+  // The position at which row b of the batch begins.
   std::size_t at(const Floats& v, std::int64_t b) const {
     return v.size() / static_cast<std::size_t>(batch) * static_cast<std::size_t>(b);
   }
@@ -154,8 +153,8 @@ struct Lattices {
     return s >= box.s_begin && s <= box.s_end && t >= box.t_begin && t <= box.t_end;
   }
 
-  // The measures diff1 and diff2 of the acceptance, and values that are not finite in the same places. What a
-  // float cannot hold, or comes from such a value, is not compared.
+  // Compares with the measures diff1 and diff2 of the acceptance; values that are not finite must be in the
+  // same places. Values beyond the range of float, and values computed from them, are not compared.
   static void expect_near(const char* name, const Floats& got, const Doubles& want) {
     constexpr double kTolerance = 1e-5, kMost = 1e30;
     double error = 0, sum = 0, error2 = 0, sum2 = 0;

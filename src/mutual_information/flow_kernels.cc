@@ -1,9 +1,9 @@
 // Computes the gradients of the lattice from odds, with ans_grad 1. Compiled once per instruction set.
 //
-// g of a cell is the probability that a path goes through it. The path came in by a symbol or by a blank,
-// with two weights that follow from the stored odds and sum to one. So the total stays one on the way back,
-// however long the lattice is. A row passes on the part that came by symbols, which is px_grad of the row
-// above. px and py are not read.
+// g of a cell is the probability that a path goes through it. The path entered by a symbol or by a blank,
+// with two weights that follow from the stored odds and sum to one. So the total stays one, however long the
+// lattice is. A row passes on the part that entered by symbols, which is px_grad of the row above. px and py
+// are not read.
 #include <algorithm>
 #include <array>
 #include <cstring>

@@ -1,14 +1,11 @@
 // The forward direction of the lattice, compiled once per instruction set.
 //
 // A strip has one row for each lane of a 256-bit vector. It is processed along anti-diagonals: in step i lane
-// j is at column i - j. So the cell above is the value of lane j - 1 one step earlier, and the cell to the
-// left is the value of the same lane. px and py are loaded a few steps at a time and transposed in registers.
-// Each step depends on the one before it; four strips are interleaved to hide that latency. Wave in kernels.h
-// explains how strips pass rows on.
+// j is at column i - j. Each step depends on the one before it; four strips are interleaved to hide that
+// latency. Wave in kernels.h explains how strips pass rows on, README.md the algorithm.
 //
 // In float, lanes hold p minus an integer base that follows the values, so that long lattices are as precise
-// as short ones. The odds of a cell are a difference of two such values and have the same precision; a
-// rounded p would lose it where p is large.
+// as short ones. The odds of a cell are a difference of two such values and have the same precision.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -35,9 +32,9 @@ using namespace core;
 
 constexpr int kSlots = kStripsInWork;
 constexpr std::int64_t kDone = std::numeric_limits<std::int64_t>::max();  // progress of a finished strip
-constexpr std::int64_t kPrefetchSteps = 48;                               // distance of prefetches
+constexpr std::int64_t kPrefetchSteps = 48;                               // prefetch distance
 
-// log_add(x, y) returns the larger one if they differ by more than -log(epsilon of the type).
+// log_add(x, y) returns the larger operand if they differ by more than -log(epsilon of the type).
 constexpr float kFar(float) { return 15.9423847198486328125f; }
 constexpr double kFar(double) { return 36.0436533891171560; }
 
@@ -54,8 +51,8 @@ HWY_INLINE V log_add(D d, V x, V y) {
   return hn::Add(larger, hn::IfThenElseZero(is_near, log1p_exp(d, minus_distance)));
 }
 
-// Stored::odds: x is the score that comes by a symbol, y the score that comes by a blank, p their log_add. As
-// in log_add, a NaN in y counts as -inf.
+// Stored::odds, where x is the score of the symbol step, y that of the blank step, and p their log_add. As in
+// log_add, a NaN in y counts as -inf.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V odds(D d, V x, V y, V p) {
   const auto none = hn::Set(d, kNone<hn::TFromD<D>>);
@@ -278,7 +275,7 @@ struct Engine {
         const V next = log_add(d, x, y);
         if constexpr (kModified) before[q] = now[q];
         now[q] = next;
-        // The inputs of this step are used up: the arrays now hold its results.
+        // The inputs of this step are no longer needed; the arrays now hold its results.
         xs[q][k] = next;
         if constexpr (kStored == Stored::odds) ys[q][k] = odds(d, x, y, next);
       }

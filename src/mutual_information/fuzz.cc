@@ -1,5 +1,5 @@
-// Differential fuzzer: any lattice, any boundary, any values; every instruction set against the definition in
-// double, and the same bits for two threads as for one.
+// Differential fuzzer: any lattice, any boundary, any values. Compares every instruction set with the
+// definition in double, and the bits of two threads with those of one.
 #include <cstring>
 
 #include "fuzz.h"
@@ -41,7 +41,7 @@ void run(FuzzInput& in) {
     c.both(two, both_again);
     require(both == both_again);
     const auto of_same_p = c.expected(&r.p);
-    // Values that lose meaning in float beside their sum say nothing about the code.
+    // Do not compare values that are too small in float relative to their sum.
     if (wild || sizeof(T) == 2) continue;
     require(difference(r.px_grad, of_same_p.px_grad) < 1e-5 &&
             difference(r.py_grad, of_same_p.py_grad) < 1e-5);

@@ -12,14 +12,14 @@
 
 namespace turnout::families::mutual_information {
 
-// The inputs of a call. Below, Real is double if px is f64, else float.
+// The inputs of a call. Below, Real is double if px is f64, otherwise float.
 struct LatticeTask {
   const void* px;
   const void* py;
   const std::int64_t* boundary;  // a checked copy, which no other thread changes; nullptr: none
   DType dtype;                   // dtype of px, py and the gradients
   std::int64_t symbols, frames, columns;
-  core::Stop stop = {};  // once it is asked for, no strip is begun
+  core::Stop stop = {};  // once requested, no new strip is started
 
   bool is_modified() const { return columns == frames; }
 };
@@ -60,10 +60,10 @@ struct BackwardTask {
   std::atomic<bool>* has_plain = nullptr;  // set if a lattice needs plain_gradients()
 };
 
-// A wave: rows of the batch that one or several threads compute together. Each lattice is cut into strips of
-// rows, which are numbered in the order of computation: forward from the first row of the lattice, backward
-// from the last. Strip n needs the boundary row of strip n - 1: forward its last row, backward its first. The
-// strips of a lattice pass these rows on through a ring of ring_rows slots. The rules are:
+// A wave: rows of the batch that one or several threads compute together. Each lattice is split into strips
+// of rows, numbered in the order of computation: forward from the first row of the lattice, backward from the
+// last. Strip n needs the boundary row of strip n - 1: forward its last row, backward its first. The strips
+// of a lattice pass these rows on through a ring of ring_rows slots. The rules are:
 //
 // - Items. A thread takes the next item with next_item.fetch_add(1), so items are taken in ascending order.
 //   Forward there is one item per lattice for its first row (strip -1), then its strips. All items of strip n
@@ -75,7 +75,7 @@ struct BackwardTask {
 //   use slot 0 as scratch memory.
 // - Progress, forward. 0: not ready. 1, in strip 0 only: the first row is in the ring. s + 1: the strip has
 //   done s steps, so columns up to s - lanes of its last row are in the ring. kDone: all of them are, and the
-//   strip reads its own input slot no more.
+//   strip no longer reads its input slot.
 // - Progress, backward. c: the strip has done c chunks of columns from the right. The number of chunks, or
 //   kGivenUp: the strip is done. kGivenUp also says that this strip or one before it found values for which
 //   only plain_gradients() is right.
@@ -83,17 +83,17 @@ struct BackwardTask {
 //   acquire load of it.
 // - Reuse. Strip n overwrites the slot of strip n - ring_rows, whose only reader is strip
 //   n - ring_rows + 1. Strip n starts when that reader is done. Strips of a lattice finish in order, so those
-//   in work are neighbours, and at most threads * kStripsInWork of them are in work. With ring_rows greater
-//   than that, or than the number of strips, the reader is done by the time strip n is taken. The wait is
-//   then short, and orders the accesses to the slot.
+//   in progress are consecutive, and there are at most threads * kStripsInWork of them. With ring_rows
+//   greater than that, or than the number of strips, the reader is done by the time strip n is taken. The
+//   wait is then short, and orders the accesses to the slot.
 // - No deadlock. A strip waits only for strips of lower number in the same lattice, which are earlier items:
 //   they were taken by threads that are running. The earliest unfinished item waits for nothing, and its
 //   thread always returns to it: forward a thread polls all its strips, backward it has one strip at a time.
-//   So some item always advances, also if fewer threads take part than planned: an item without a thread was
-//   not taken, and nothing that was taken waits for it.
+//   So some item always advances, even if fewer threads take part than planned: an item without a thread was
+//   not taken, and no item that was taken waits for it.
 struct Wave {
   std::int64_t row_begin, row_end;      // rows of the batch
-  std::int64_t strips;                  // of one lattice, at most
+  std::int64_t strips;                  // the most strips of a lattice
   std::int64_t ring_rows;               // slots in the ring of one lattice
   std::byte* rings;                     // [rows, ring_rows] slots
   std::atomic<std::int64_t>* progress;  // [rows, strips], initially 0

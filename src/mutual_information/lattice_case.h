@@ -1,4 +1,4 @@
-// A random call of this family and what its definition gives in double, for the tests and the fuzzer.
+// A random call of this family and the results of its definition in double, for the tests and the fuzzer.
 #pragma once
 
 #include <algorithm>
@@ -101,7 +101,7 @@ struct LatticeCase {
     std::vector<double> p, ans, ans_grad, px_grad, py_grad;
     std::vector<double> both_px_grad, both_py_grad;  // of mutual_information_forward_backward
   };
-  // p_given: the gradients of this p instead of those of the definition's own.
+  // p_given: a p to compute the gradients from, instead of the definition's p.
   Expected expected(const std::vector<Real>* p_given = nullptr) const {
     const auto wide = [](const auto& values) {
       std::vector<double> d;
@@ -135,7 +135,7 @@ struct LatticeCase {
   }
 };
 
-// A box for each row of the batch; one in five may be empty.
+// Sets a random box for each row of the batch; one in five may be empty.
 template <class T>
 void random_boundary(LatticeCase<T>& c, std::mt19937& random) {
   const auto below = [&](std::int64_t limit) {
@@ -151,12 +151,12 @@ void random_boundary(LatticeCase<T>& c, std::mt19937& random) {
   }
 }
 
-// sum |e - b| / sum |b|, where NaN and infinities must agree; infinite when they do not.
+// sum |e - b| / sum |b|, or infinity if NaN and infinities are not in the same places.
 template <class T>
 double difference(const std::vector<T>& values, const std::vector<double>& expected) {
   double sum = 0, scale = 1e-9;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    // As far as T goes: gradients that grow along unreachable cells leave the range of 16 bits.
+    // Round to T first: gradients that grow along unreachable cells exceed the range of 16 bits.
     const double v = core::to_float(values[i]), e = core::to_float(LatticeCase<T>::cast(expected[i]));
     if (std::isfinite(e) && std::isfinite(v)) {
       sum += std::abs(v - e);

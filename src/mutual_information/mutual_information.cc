@@ -20,7 +20,7 @@ namespace {
 
 // Copies the caller's boundary to `copy` and returns that, or nullptr if there is none; every component of
 // the copy is in 0 .. S or 0 .. T. Another thread may change the caller's memory at any time, so each element
-// is read once, and it is the copy that is checked and used.
+// is read once, and the copy is checked and used.
 const std::int64_t* checked_boundary(Call& call, const ConstTensor& px, const ConstTensor& py,
                                      const ConstTensor& boundary, std::int64_t* copy) {
   if (boundary.is_absent()) return nullptr;

@@ -12,8 +12,8 @@
 namespace turnout::test {
 namespace {
 
-// The first position where only one of the two is NaN or infinite, or their signs differ; "" if there is
-// none.
+// Describes the first position where only one of the two is NaN or infinite, or infinities differ in sign; ""
+// if there is none.
 template <class T, class Real>
 std::string other_pattern(const std::vector<T>& values, const std::vector<Real>& expected) {
   const auto kind = [](double v) { return std::isnan(v) ? 2 : std::isinf(v) ? (v > 0 ? 1 : -1) : 0; };
@@ -248,7 +248,7 @@ TEST(MutualInformationNotFinite, SamePatternsInHalves) {
   compare_patterns<f16>(4, kReducedShapes ? 50 : 500);
 }
 
-// One unusual value in an otherwise ordinary lattice: the finite results equal the definition too.
+// One unusual value in an otherwise ordinary lattice: the finite results match the definition too.
 TEST(MutualInformationNotFinite, OneOddValue) {
   const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
   Wild<float> wild(14);
@@ -273,7 +273,7 @@ TEST(MutualInformationNotFinite, OneOddValue) {
         c.both(context, both);
         EXPECT_LE(difference(both.px_grad, expected.both_px_grad), 1e-4);
         EXPECT_LE(difference(both.py_grad, expected.both_py_grad), 1e-4);
-        if (value == -2e30f) continue;  // not clamped, so not unreachable, in one pass
+        if (value == -2e30f) continue;  // not clamped in one pass, so reachable
         EXPECT_LE(difference(both.px_grad, expected.px_grad), 1e-4);
         EXPECT_LE(difference(both.py_grad, expected.py_grad), 1e-4);
       }
@@ -281,7 +281,7 @@ TEST(MutualInformationNotFinite, OneOddValue) {
   }
 }
 
-// The backward operator accepts any p, also one that is not a forward result.
+// The backward operator accepts any p, even one that is not a forward result.
 TEST(MutualInformationNotFinite, AnyP) {
   for (bool modified : {false, true}) {
     LatticeCase<float> c(2, 20, 50, modified);
@@ -302,7 +302,7 @@ TEST(MutualInformationNotFinite, AnyP) {
   }
 }
 
-// If one strip of a lattice finds unusual values, the whole lattice is computed by the plain recursion, also
+// If one strip of a lattice finds unusual values, the whole lattice is computed by the plain recursion, even
 // if several threads work on it.
 TEST(MutualInformationNotFinite, ManyStripsAreGivenUpTogether) {
   for (std::int64_t batch : {2, 16}) {

@@ -1,4 +1,4 @@
-// The operators of this family.
+// The registry entries of this family's operators.
 #include "mutual_information/signature.h"
 #include "registry.h"
 #include "turnout/mutual_information.h"

@@ -1,4 +1,4 @@
-// Division of a batch among threads, and of the scratch memory among waves.
+// Divides a batch among threads, and the scratch memory among waves.
 #include "mutual_information/plan.h"
 
 #include <atomic>
@@ -14,14 +14,14 @@ namespace turnout::families::mutual_information {
 using namespace core;
 namespace {
 
-// From here on a second thread is worth waking.
+// With fewer cells, a second thread does not pay off.
 constexpr std::int64_t kParallelCells = (std::int64_t{1} << 17) / kGrainDivisor;
-// Rows of the batch that one thread takes: their strips hide each other's waiting in the forward direction.
+// Rows of the batch that one thread takes; their strips hide each other's latency in the forward direction.
 constexpr std::int64_t kGroupRows = 4;
 
 using Progress = std::atomic<std::int64_t>;
 
-// Saturates: such a size ends in memory that is not available.
+// Saturates; an allocation of such a size fails.
 std::int64_t product(std::initializer_list<std::int64_t> factors) {
   std::int64_t result = 1;
   for (std::int64_t factor : factors) result = saturating_product(result, factor);
@@ -43,7 +43,7 @@ LatticePlan::LatticePlan(std::int64_t batch, std::int64_t symbols, std::int64_t 
   rows_ = together ? batch : std::min(batch, kGroupRows);
   workers_ = parallel && !together ? threads : 1;
   together_ = together ? threads : 1;
-  // More rows than strips in work hand on, or one for each strip and one for the first row.
+  // One row more than strips in progress, or one for each strip and one for the first row.
   ring_rows_ = std::min(std::int64_t{together_} * kStripsInWork + 1, most_strips(symbols) + 1);
   const auto row_bytes = static_cast<std::int64_t>(bytes_of({most_row_cells(frames), sizeof(double)}));
   ring_bytes_ = bytes_of({rows_, ring_rows_, row_bytes});

@@ -1,5 +1,4 @@
-// The plan of all operators of this family: which threads work on which rows of the batch, and in what
-// memory.
+// The plan of all operators of this family: assigns rows of the batch and scratch memory to threads.
 #pragma once
 
 #include <algorithm>
@@ -11,21 +10,21 @@
 
 namespace turnout::families::mutual_information {
 
-// Rows of the batch are worked on in waves. Either each thread takes waves of a few rows and works alone, or,
-// when there are too few rows for that, all threads work together on one wave.
+// Rows of the batch are processed in waves. Either each thread takes waves of a few rows and works alone, or,
+// if there are too few rows for that, all threads work together on one wave.
 class LatticePlan {
  public:
-  // kept_cell_bytes: bytes of a cell of the lattices that an operator keeps for itself; 0: there are none.
+  // kept_cell_bytes: bytes per cell of the lattices that an operator keeps in scratch memory, or 0.
   LatticePlan(std::int64_t batch, std::int64_t symbols, std::int64_t frames, int threads,
               std::int64_t kept_cell_bytes = 0);
 
   int threads() const { return std::max(workers_, together_); }
-  std::size_t scratch_bytes() const;  // for f32 and f64 alike, with and without a boundary
+  std::size_t scratch_bytes() const;  // the same for f32 and f64, with and without a boundary
 
   struct Memory {
     std::int64_t* boundary;  // [batch, 4]
-    std::byte* waves;        // of each worker
-    std::byte* cells;        // of each worker, its lattices
+    std::byte* waves;        // per worker
+    std::byte* cells;        // the lattices of each worker
   };
   Memory take(core::Scratch& scratch) const;
 
@@ -56,12 +55,12 @@ class LatticePlan {
   }
 
  private:
-  // Prepares wave w, in memory of its own; from one thread.
+  // Prepares wave w in `memory`; called by one thread.
   void start(Wave& wave, std::int64_t strips, std::int64_t w, std::byte* memory) const;
 
   const std::int64_t batch_;
-  std::int64_t rows_;  // of a wave
-  int workers_;        // that have a wave of their own
+  std::int64_t rows_;  // per wave
+  int workers_;        // threads that work alone on a wave each
   int together_;       // threads that work on one wave
   std::int64_t ring_rows_;
   std::size_t ring_bytes_, wave_bytes_, cell_bytes_;  // the rings of a wave, all of a wave, its lattices

@@ -1,4 +1,4 @@
-// The error of float results against double: steps of many sizes, pruned bands, all kinds of lattices.
+// Limits the error of float results against double: steps of many sizes, pruned bands, all kinds of lattices.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -21,8 +21,7 @@ constexpr std::int64_t kLong = 1500;
 enum class Mode { regular, modified, constrained };
 enum class Steps { narrow, wide, spread, peaked };
 
-// Lattices of pruned losses: in each frame `range` rows around a path are kept, as losses choose them; 0: all
-// rows.
+// Lattices of pruned losses: each frame keeps `range` rows around a path, as losses choose them; 0 keeps all.
 class Losses {
  public:
   explicit Losses(unsigned seed) : random_(seed) {}

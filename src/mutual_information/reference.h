@@ -1,5 +1,5 @@
-// The definition of each operator of this family as serial scalar code in the type Real. The tests compare
-// with its results in double.
+// The definition of each operator of this family, as serial scalar code in the type Real. The tests compare
+// against its results in double.
 #pragma once
 
 #include <cmath>
@@ -61,7 +61,7 @@ Real safe_exp(Real x) {
   return std::isfinite(x) && std::isfinite(y) ? y : Real(0);
 }
 
-// Gradients of the whole row; returns what ans_grad becomes when it is overwritten.
+// Computes the gradients of the whole row and returns the value that overwrites ans_grad.
 template <class Real>
 Real mutual_information_backward(const Lattice& l, const Real* px, const Real* py, const Real* p,
                                  Real ans_grad, Real* px_grad, Real* py_grad) {

@@ -1,10 +1,9 @@
-// The common part of the two gradient kernels (from p and from odds). Include it after simd.h, in the same
-// way.
+// The common part of the two gradient kernels (from p and from odds). Included after simd.h, once per
+// instruction set.
 //
-// Along a row, g[t] = u[t] + c[t] g[t+1], where u comes from the row below. These affine maps are composed in
-// registers from the right. A strip is kStripRows rows. It is processed in chunks of columns from the right;
-// within a chunk, row by row upwards, so that the result of a row is in the L1 cache when the next row reads
-// it.
+// Along a row, g[t] = u[t] + c[t] g[t+1], where u depends on the row below. These affine maps are composed in
+// registers from the right. A strip has kStripRows rows. It is processed in chunks of columns from the right,
+// and row by row upwards within a chunk, so that the next row finds the result of a row in the L1 cache.
 #if defined(TURNOUT_ROW_STRIPS_PER_ISA) == defined(HWY_TARGET_TOGGLE)
 #ifdef TURNOUT_ROW_STRIPS_PER_ISA
 #undef TURNOUT_ROW_STRIPS_PER_ISA
@@ -21,8 +20,7 @@ inline constexpr std::int64_t kGivenUp = std::numeric_limits<std::int64_t>::max(
 
 // T is the type of px and py. Form is the derived class, which has
 //   Watch watch(batch_row): the initial state of the check; if is_fine() is false after a strip, the lattice
-//   is
-//     given up
+//     is given up
 //   Edge last_cell(row, t, below, watch): computes the cell in column t_end
 //   Edge columns<has_symbols>(row, count, below, right, to, watch): computes `count` columns left of `right`
 //   void finish(batch_row, box, start, is_fine): called when all strips of a lattice are done
@@ -106,8 +104,7 @@ struct RowStrips {
     V blank, g;
   };
   static HWY_INLINE Grads grads(V symbol, V factor, Real right) {
-    // After the compositions g = b + a * right: each lane has the composition of its map and all maps to its
-    // right.
+    // After the compositions, which include all maps to the right of a lane, g = b + a * right.
     auto a = factor, b = symbol;
     compose<1>(a, b);
     if constexpr (kLanes > 2) compose<2>(a, b);
@@ -202,7 +199,7 @@ struct RowStrips {
     if (strip >= wave.ring_rows) wait_for(batch_row, strip - wave.ring_rows + 1, chunks - 1);
     // Results of two rows of a chunk, used in turn, each with one more column at the right.
     Real buffers[2][kChunk + 1 + kLanes];
-    Edge edges[kStripRows];  // of each row, the cell right of the chunk
+    Edge edges[kStripRows];  // for each row, the cell right of the chunk
     auto watch = form.watch(batch_row);
     bool is_fine = true;
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {

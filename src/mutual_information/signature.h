@@ -10,7 +10,7 @@ using namespace core::grammar;
 
 inline constexpr ArgumentSpec kPx = in("px", kFloats, "batch, symbols, columns");
 inline constexpr ArgumentSpec kPy = in("py", like("px"), "batch, symbols + 1, frames");
-// Its elements are checked by the plans, which copy them.
+// The operators check its elements while they copy them.
 inline constexpr ArgumentSpec kBoundary = optional(in("boundary", dtypes(DType::i64), "batch, 4"));
 inline constexpr ArgumentSpec kPxGrad = out("px_grad", like("px"), "batch, symbols, columns");
 inline constexpr ArgumentSpec kPyGrad = out("py_grad", like("px"), "batch, symbols + 1, frames");

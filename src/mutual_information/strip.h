@@ -1,5 +1,5 @@
 // One strip of the forward direction: loads and stores that convert between rows in memory and anti-diagonal
-// steps in registers. Include it after simd.h, in the same way.
+// steps in registers. Included after simd.h, once per instruction set.
 #if defined(TURNOUT_STRIP_PER_ISA) == defined(HWY_TARGET_TOGGLE)
 #ifdef TURNOUT_STRIP_PER_ISA
 #undef TURNOUT_STRIP_PER_ISA
@@ -12,8 +12,8 @@ TURNOUT_ISA_BEGIN(families::mutual_information)
 template <class Real>
 constexpr Real kNone = -std::numeric_limits<Real>::infinity();
 
-// px or py. Elements of a 16-bit type are converted to Real when they are loaded: with a type parameter for
-// them the kernels would be twice as large.
+// px or py. 16-bit elements are converted to Real when they are loaded; a type parameter for them would
+// double the size of the kernels.
 template <class Real>
 struct Input {
   const void* data;
@@ -24,7 +24,7 @@ struct Input {
   const Real* reals() const { return static_cast<const Real*>(data); }
   std::int64_t bytes() const { return is_real() ? sizeof(Real) : sizeof(f16); }  // of one element
   const std::byte* address(std::int64_t i) const { return static_cast<const std::byte*>(data) + i * bytes(); }
-  // Calls f with a pointer to the elements, of their own type.
+  // Calls f with a pointer of the elements' type.
   template <class F>
   void visit(const F& f) const {
     if (HWY_LIKELY(is_real())) {
@@ -60,7 +60,7 @@ struct Strip {
   V now, before;                 // p of the last step, and of the one before
 
   // A square of kLanes x kLanes values is transposed in blocks of 128 bits, because interleaving works within
-  // such blocks. Loads and stores place the blocks of longer vectors.
+  // these. Loads and stores place the blocks of longer vectors.
   static constexpr std::int64_t kBlock = 16 / sizeof(Real);
 
   // Pointers to the rows of a square.
@@ -147,7 +147,7 @@ struct Strip {
   }
 
   // Loads kLanes steps of one input: lane j of v[k] is input[from + j * stride + t] with
-  // t = step + k - j + shift, or -inf if t is outside 0 .. size-1.
+  // t = step + k - j + shift, or -inf unless 0 <= t < size.
   HWY_INLINE void load_steps(const Input<Real>& input, std::int64_t from, std::int64_t stride,
                              std::int64_t shift, std::int64_t size, V (&v)[kLanes]) const {
     const std::int64_t corner = step + shift;
@@ -175,8 +175,8 @@ struct Strip {
     convert_square(input, from + corner, stride - 1, corner, size, square);
     load_square(square, kLanes, v);
   }
-  // The same square element by element, for any type and any place. Not inline: its code would be copied into
-  // each loop of steps.
+  // The same square element by element, for any type and position. Not inline, because the code would be
+  // copied into each loop of steps.
   HWY_NOINLINE void convert_square(const Input<Real>& input, std::int64_t place, std::int64_t stride,
                                    std::int64_t corner, std::int64_t size, Real* square) const {
     std::fill_n(square, kLanes * kLanes, kNone<Real>);

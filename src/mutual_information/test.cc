@@ -1,5 +1,4 @@
-// Tests of this family against its definition in double: every scale and edge, instruction set and thread
-// count.
+// Compares the operators with their definition in double: sizes and edge cases x instruction sets x threads.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -30,7 +29,7 @@ void fill(LatticeCase<T>& c, Fill how, std::mt19937& random) {
     for (T& v : *values)
       v = c.cast(how == Fill::with_unreachable && random() % 12 == 0 ? none : log_probability(random));
   if (how != Fill::bands) return;
-  // Pruned: a few rows around the diagonal are kept, -inf elsewhere.
+  // Pruned: keep a few rows around the diagonal, -inf elsewhere.
   const auto outside = [&](std::int64_t s, std::int64_t t) {
     const std::int64_t middle = c.symbols * t / std::max<std::int64_t>(c.frames, 1);
     return s < middle - 4 || s > middle + 4;
@@ -104,7 +103,7 @@ void run(std::int64_t batch, std::int64_t symbols, std::int64_t frames, unsigned
   }
 }
 
-// The worked example, by hand: one symbol, one frame.
+// Checked by hand: one symbol, one frame.
 TEST(MutualInformation, WorkedExample) {
   const float px[2] = {-1, -2}, py[2] = {-0.5, -0.25};
   const ConstTensor x = view(px, {1, 1, 2}), y = view(py, {1, 2, 1});
@@ -142,7 +141,7 @@ TEST(MutualInformation, NamedScales) {
   run<float>(1, 178, 179, 7);
   if (!kReducedShapes) run<float>(2, 380, 380, 8);
 }
-// Enough cells for several threads: each with rows of its own, and all on the same few rows.
+// Enough cells for several threads, which work on different rows, or all on the same few rows.
 TEST(MutualInformation, ManyThreads) {
   run<float>(kReducedShapes ? 9 : 48, 40, kReducedShapes ? 400 : 150, 9);
   run<float>(3, kReducedShapes ? 60 : 130, kReducedShapes ? 720 : 700, 10);
@@ -226,7 +225,7 @@ TEST(MutualInformation, LatticeIsWideBesideWideInput) {
   }
 }
 
-// Large lattices: all threads work on one wave of all rows, unless there are two waves for each thread.
+// For large lattices, all threads work on one wave of all rows, unless there are two waves for each thread.
 TEST(MutualInformationPlan, RowsAreSharedIfTheyAreFew) {
   using families::mutual_information::LatticePlan;
   const auto waves = [](std::int64_t batch, std::int64_t symbols, std::int64_t frames) {

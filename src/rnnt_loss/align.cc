@@ -1,4 +1,4 @@
-// The best way through a lattice.
+// The best path through a lattice.
 #include <algorithm>
 #include <limits>
 
@@ -20,8 +20,7 @@ struct AlignShape {
   std::int64_t off() const { return columns == frames ? 1 : 0; }  // frames that a symbol takes
 };
 
-// One row of the batch. by_symbol[s, t]: whether the best way into the cell takes a symbol; p has a row of
-// cells.
+// Aligns one row of the batch. by_symbol[s, t]: whether the best path enters the cell by a symbol; p: a row.
 template <class T>
 LaneOf<T> align(const AlignShape& shape, const Box& box, const T* px, const T* py, std::uint8_t* by_symbol,
                 LaneOf<T>* p, std::int64_t* symbol_frames) {
@@ -55,7 +54,7 @@ LaneOf<T> align(const AlignShape& shape, const Box& box, const T* px, const T* p
       t -= off;
       symbol_frames[--s] = t;
     } else if (--t < box.t_begin) {
-      break;  // NaN has led here
+      break;  // a NaN led here
     }
   }
   return score;

@@ -1,4 +1,4 @@
-// The C functions of this family, for the tests that treat all C functions alike: there are none.
+// This family has no C functions; the tests that treat all C functions alike need this empty list.
 #include "c_registry.h"
 
 namespace turnout::families::rnnt_loss {

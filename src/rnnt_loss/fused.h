@@ -1,5 +1,5 @@
-// What both directions of the joiner and the log-probabilities in one share. Logits are computed for a tile
-// of rows at a time, and in the backward direction computed again.
+// Shared by both directions of the fused joiner and log-probabilities. Logits are computed for a tile of rows
+// at a time, and recomputed in the backward direction.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace turnout::families::rnnt_loss {
 
-inline constexpr std::int64_t kTileRows = 96;  // of logits: a multiple of 4, 6 and 8 rows
+inline constexpr std::int64_t kTileRows = 96;  // rows of logits: a multiple of 4, 6 and 8
 
 struct FusedShape {
   JointShape joint;
@@ -28,7 +28,7 @@ struct FusedShape {
   }
 };
 
-// What the joiner reads.
+// The tensors that the joiner reads.
 struct JoinerInputs {
   const ConstTensor &am, &lm, &weight, &bias;
 };
@@ -47,7 +47,7 @@ inline FusedShape shape_of(const JoinerInputs& joiner, const ConstTensor& symbol
           params.activation};
 }
 
-// Checks use_hat_loss, and says what is left to check.
+// Checks use_hat_loss, and returns the index arguments that remain to be checked.
 inline Lattices::Source source_of(core::Call& call, const ConstTensor& weight, const ConstTensor& symbols,
                                   const ConstTensor& ranges, const ConstTensor& boundary,
                                   const RnntFusedParams& params) {
@@ -55,7 +55,7 @@ inline Lattices::Source source_of(core::Call& call, const ConstTensor& weight, c
   return {symbols, ranges, boundary, params.use_hat_loss ? 1 : 0, weight.shape[0]};
 }
 
-// A row of logits: its place among those of the batch, and what is there.
+// A row of logits: its place among all rows, its batch row, frame and position, and its symbol or -1.
 struct Row {
   std::int64_t place, b, t, s, symbol;
 };
@@ -133,7 +133,7 @@ class Joiner {
   Lane *packed_ = nullptr, *bias_ = nullptr;
 };
 
-// flush(rows, count) for full tiles of the rows that are added, and for the rest.
+// Calls flush(rows, count) for each full tile of added rows, and in finish() for the rest.
 template <class Flush>
 class RowQueue {
  public:

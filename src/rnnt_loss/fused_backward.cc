@@ -1,4 +1,4 @@
-// Plan of the gradients of the joiner and the log-probabilities in one.
+// Plan of the gradients of the fused joiner and log-probabilities.
 #include <algorithm>
 
 #include "core/dtypes.h"
@@ -11,15 +11,15 @@ namespace turnout::families::rnnt_loss {
 using namespace core;
 namespace {
 
-// Sums of the gradient of the weights that are kept apart, at most, and how many bytes they may have.
+// Limits of the number of separate sums of the weight gradient, and of their total bytes.
 constexpr std::int64_t kMostGroups = 16, kGroupBytes = std::int64_t{64} << 20;
 
 struct JoinerGrads {
   const Tensor &am, &lm, &weight, &bias;
 };
 
-// Rows of the batch are cut into groups, each with a sum of its own for the gradients of the weights. The
-// groups follow from shapes alone, and their sums are added in order.
+// Rows of the batch are split into groups, each with a separate sum of the weight gradient. The groups depend
+// only on shapes, and their sums are added in order.
 template <class T>
 class FusedBackward {
  public:
@@ -34,7 +34,7 @@ class FusedBackward {
         px_grad_(px_grad.data),
         py_grad_(py_grad.data) {}
 
-  static std::int64_t sum_size(const Joiner<T>& joiner) {  // of the weights, and of the bias behind them
+  static std::int64_t sum_size(const Joiner<T>& joiner) {  // weights, followed by the bias
     return joiner.shape().joint.classes * joiner.padded_width() + joiner.padded_classes();
   }
   static std::int64_t groups(const Joiner<T>& joiner) {
@@ -58,7 +58,7 @@ class FusedBackward {
         {joiner_.weight(), dtype_of<T>, shape_.joint.classes, shape_.width, shape_.width, 1}, packed);
   }
 
-  // Rows of the batch first .. last-1; `sums` of the weights and the bias.
+  // Processes rows first .. last-1 of the batch. `sums` are those of the weights and the bias.
   void group(std::int64_t first, std::int64_t last, Lane* sums, std::byte* memory, T* am_grad,
              T* lm_grad) const {
     const LatticeShape& lattice = shape_.joint.lattice;

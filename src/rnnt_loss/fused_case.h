@@ -1,5 +1,4 @@
-// A random call of the joiner and the pruned log-probabilities in one, and what its definition gives in
-// double, for the tests and the fuzzer.
+// A random call of the fused joiner and log-probabilities, and its definition in double, for the tests.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +10,7 @@
 
 namespace turnout::test {
 
-// A pruned case whose logits come from a joiner.
+// A pruned case whose logits are the output of a joiner.
 template <class T>
 struct FusedCase {
   using Lane = typename RnntCase<T>::Lane;

@@ -1,4 +1,4 @@
-// Plan of the joiner and the log-probabilities in one.
+// Plan of the fused joiner and log-probabilities.
 #include "core/dtypes.h"
 #include "rnnt_loss/fused.h"
 #include "rnnt_loss/signature.h"

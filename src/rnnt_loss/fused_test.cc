@@ -1,4 +1,4 @@
-// Tests of the joiner and the pruned log-probabilities in one, against their definition in double.
+// Compares the fused joiner and pruned log-probabilities with their definition in double.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -59,7 +59,7 @@ TYPED_TEST(RnntFused, LikeItsDefinition) {
   }
 }
 
-// Enough for several threads, and no bias.
+// Enough work for several threads, without a bias.
 TEST(RnntFused, ManyTiles) {
   std::mt19937 random(2);
   FusedCase<float> fused(5, 60, 6, 50, 4, 70, false, RnntActivation::tanh, random);
@@ -73,7 +73,7 @@ TEST(RnntFused, ManyTiles) {
   EXPECT_EQ(got.bias_grad[0], 7);  // not touched
 }
 
-// Without rows of the batch the gradients of the weights are 0.
+// If the batch is empty, the gradients of the weights are 0.
 TEST(RnntFused, EmptyBatch) {
   std::mt19937 random(3);
   FusedCase<float> fused(0, 4, 2, 5, 2, 3, false, RnntActivation::relu, random);

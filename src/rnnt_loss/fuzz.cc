@@ -1,5 +1,5 @@
-// Differential fuzzer: any shape, boundary, range and values; every instruction set against the definition in
-// double, and the same bits for two threads as for one.
+// Differential fuzzer: any shape, boundary, range and values. Compares every instruction set with the
+// definition in double, and the bits of two threads with those of one.
 #include <cmath>
 #include <iterator>
 
@@ -30,7 +30,7 @@ void run(FuzzInput& in) {
   const double gradients = sizeof(T) == 2 ? 2e-2 : 20 * steps;
   const auto expected = c.expected();
   const auto simple = pruned ? expected : c.expected_simple();
-  // Of a row without a finite sum the elements that are NaN depend on the order of operations.
+  // In a row without a finite sum, the order of operations decides which elements are NaN.
   const auto is_finite = [&](const auto& e) { return e.steps.nan_at == many<std::int64_t>(c.batch, -1); };
   for (Isa isa : supported_isas()) {
     Context one({.threads = 1, .isa = isa}), two({.threads = 2, .isa = isa});
@@ -49,8 +49,7 @@ void run(FuzzInput& in) {
   }
 }
 
-// A joiner in front of the pruned steps. The tolerances are five times those of fused_test.cc, as widths
-// differ.
+// A joiner before the pruned steps. Tolerances are five times those of fused_test.cc, because widths differ.
 template <class T>
 void run_fused(FuzzInput& in) {
   const std::int64_t symbols = in.between(0, 6), frames = in.between(0, 12);
@@ -83,7 +82,7 @@ void run_fused(FuzzInput& in) {
   }
 }
 
-// Windows by any scores, the rows of lm in them, and the gradient of these rows.
+// Windows for arbitrary scores, the rows of lm in them, and the gradient of these rows.
 void run_pruning(FuzzInput& in) {
   const std::int64_t batch = in.between(1, 3), frames = in.between(1, 12), symbols = in.between(0, 8);
   const std::int64_t kept = in.between(1, symbols + 1), width = in.between(1, 40);
@@ -129,7 +128,7 @@ void run_pruning(FuzzInput& in) {
   }
 }
 
-// The best way's score, of small lattices: the definition tries every way.
+// The score of the best path of small lattices; the definition tries every path.
 void run_align(FuzzInput& in) {
   const std::int64_t batch = in.between(1, 3), frames = in.between(0, 5), symbols = in.between(0, 4);
   RnntCase<double> c(batch, frames, symbols, 2, in.flag());

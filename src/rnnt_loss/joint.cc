@@ -1,4 +1,4 @@
-// Plans of the log-probabilities of given logits, whole and pruned: threads take groups of frames.
+// Plans of the log-probabilities of given logits, joint and pruned. Threads take groups of frames.
 #include <cstring>
 
 #include "core/dtypes.h"
@@ -77,8 +77,8 @@ void backward(Call& call, const JointArguments& a, const ConstTensor& normalizer
   Context& context = call.context();
   check_hat(call, a.params, "logits", 3, a.logits.shape[3]);
   if (logits_grad.data != a.logits.data && share_memory(logits_grad, a.logits))
-    call.refuse(concat(call.name("logits_grad"), " shares a part of the memory of ", call.name("logits"),
-                       ", expected all of it or none"));
+    call.refuse(concat(call.name("logits_grad"), " partly overlaps ", call.name("logits"),
+                       ", expected the same array or separate memory"));
   const JointShape shape = a.shape(px_grad.shape[2]);
   const FrameRanges ranges(shape, a.is_parallel());
   Scratch& scratch = call.scratch(Lattices::scratch_bytes(shape.lattice, shape.is_pruned));

@@ -1,4 +1,4 @@
-// What the plans of given and of fused logits share: ranges of frames, the rows of logits in them, and the
+// Shared by the plans of given and of fused logits: ranges of frames, the rows of logits in them, and the
 // steps of one row.
 #pragma once
 
@@ -16,31 +16,31 @@ namespace turnout::families::rnnt_loss {
 
 struct JointShape {
   LatticeShape lattice;
-  std::int64_t rows, classes, columns;  // positions of a frame, classes of a row, columns of px
+  std::int64_t rows, classes, columns;  // positions per frame, classes per row, columns of px
   std::int64_t blank;
   bool is_pruned, is_hat;
 };
 
-// Which frames make a range of work. Ranges follow from shapes alone.
+// Splits frames into ranges of work, which depend only on shapes.
 struct FrameRanges {
-  std::int64_t length, in_row, count;  // frames of a range, ranges of a row of the batch and of the batch
+  std::int64_t length, in_row, count;  // frames per range, ranges per row of the batch and in total
   bool is_parallel;
 
   FrameRanges(const JointShape& shape, bool parallel) : is_parallel(parallel) {
-    // Logits of a range, about: a quarter of the second cache. And a cache line of px and py at least, which
-    // have frames side by side.
+    // A range has about kRangeLogits logits, a quarter of the L2 cache, and at least a cache line of px and
+    // py, in which frames are contiguous.
     constexpr std::int64_t kRangeLogits = (std::int64_t{1} << 16) / core::kGrainDivisor, kLeastFrames = 16;
     const std::int64_t frames = std::max<std::int64_t>(1, shape.lattice.frames);
-    // Without frames the product of the others may be any number.
+    // Without frames, the product of the other extents may be any number.
     const std::int64_t frame =
         shape.lattice.frames == 0 ? 1 : std::max<std::int64_t>(1, shape.rows * shape.classes);
     length = std::clamp(kRangeLogits / frame, std::min(kLeastFrames, frames), frames);
-    in_row = (frames + length - 1) / length;  // one without frames: px may have a column still
+    in_row = (frames + length - 1) / length;  // 1 without frames, because px may still have a column
     count = shape.lattice.batch * in_row;
   }
   std::int64_t grain() const { return is_parallel ? 1 : count; }
 
-  // first[b]: what the first range of row b that found something has found; -1: none.
+  // first[b] = the first value of `found` in row b that is not negative, or -1.
   void first_of_each(const std::int64_t* found, std::int64_t batch, std::int64_t* first) const {
     std::fill_n(first, batch, -1);
     for (std::int64_t i = count; i-- > 0;)
@@ -48,8 +48,8 @@ struct FrameRanges {
   }
 };
 
-// The frames of one range, or of one row of the batch: which rows of logits are read, and where their steps
-// are.
+// The frames of one range or of one row of the batch: the rows of logits that are read, and the addresses of
+// their steps.
 template <class Lane>
 class JointRange {
  public:
@@ -72,12 +72,12 @@ class JointRange {
 
   std::int64_t batch_row() const { return b_; }
 
-  // Calls cell(place of the row, t, s, symbol or -1) for rows inside the box, in order; outside(first, count)
-  // for the rows around them.
+  // Calls cell(place of the row, t, s, symbol or -1) for rows inside the box, in order, and
+  // outside(first, count) for the rows around them.
   template <class Cell, class Outside>
   void visit(const Cell& cell, const Outside& outside) const {
     const std::int64_t first_place = (b_ * shape_.lattice.frames + t_begin_) * shape_.rows;
-    std::int64_t unread = first_place;  // the first row that has not been passed on
+    std::int64_t unread = first_place;  // the first row that has not been visited
     for (std::int64_t t = std::max(t_begin_, box_.t_begin); t < std::min(t_end_, box_.t_end); ++t) {
       const std::int64_t first = lattices_.first(b_, t), place = first_place + (t - t_begin_) * shape_.rows;
       const std::int64_t begin = std::clamp<std::int64_t>(box_.s_begin - first, 0, shape_.rows);
@@ -106,7 +106,7 @@ class JointRange {
     return py(const_cast<void*>(data), s, t);
   }
 
-  // All steps of these frames.
+  // Sets all steps of these frames.
   void fill_steps(void* px_data, void* py_data, Lane value) const {
     const std::int64_t columns = is_last_ ? shape_.columns - t_begin_ : t_end_ - t_begin_;
     for (std::int64_t s = 0; s < shape_.lattice.symbols; ++s)
@@ -115,7 +115,7 @@ class JointRange {
       std::fill_n(py(py_data, s, t_begin_), t_end_ - t_begin_, value);
   }
 
-  // Where a row is among those of its lattice.
+  // The number of a row within its lattice.
   std::int64_t cell_number(std::int64_t place) const {
     return place - b_ * shape_.lattice.frames * shape_.rows;
   }
@@ -137,7 +137,7 @@ Lane sigmoid(Lane z) {
   return std::exp(log_sigmoid(z));
 }
 
-// Writes the steps of a range, from -inf everywhere.
+// Writes the steps of a range; steps that are not written are -inf.
 template <class T>
 class StepWriter {
  public:
@@ -155,7 +155,7 @@ class StepWriter {
   }
 
   void write(const T* row, std::int64_t place, std::int64_t t, std::int64_t s, std::int64_t symbol) {
-    const std::int64_t skipped = shape_.is_hat ? 1 : 0;  // classes that are not in the sum
+    const std::int64_t skipped = shape_.is_hat ? 1 : 0;  // leading classes that are not in the sum
     const LogSum<Lane> total = sum_(row + skipped, shape_.classes - skipped);
     const Lane blank = core::to_float(row[shape_.blank]);
     const auto probability = [&](std::int64_t c) {
@@ -168,7 +168,7 @@ class StepWriter {
     if (nan_at_ < 0 && !(std::isfinite(normalizer_[place]) && (!shape_.is_hat || !std::isnan(blank))))
       nan_at_ = range_.cell_number(place);
   }
-  // For JointRange::visit(): rows that are not read.
+  // For JointRange::visit(): handles rows that are not read.
   auto outside() const {
     return [this](std::int64_t place, std::int64_t count) { std::fill_n(normalizer_ + place, count, kNone); };
   }
@@ -185,7 +185,7 @@ class StepWriter {
   std::int64_t nan_at_ = -1;
 };
 
-// The gradients of the two steps of a row, and from them that of its logits.
+// The gradients of the two steps of a row, and the gradient of its logits computed from them.
 template <class Lane>
 class StepGrads {
  public:
@@ -203,7 +203,7 @@ class StepGrads {
     if (!shape.is_hat)
       return gradient(row, shape.classes, normalizer, x_ + y_, {std::max<std::int64_t>(symbol, 0), x_},
                       {shape.blank, y_}, to);
-    const Lane blank = core::to_float(row[0]);  // before it may be overwritten
+    const Lane blank = core::to_float(row[0]);  // read before it may be overwritten
     const std::int64_t at = std::max<std::int64_t>(symbol - 1, 0);
     gradient(row + 1, shape.classes - 1, normalizer, x_, {at, x_}, {at, Lane{0}}, to + 1);
     const Lane grad = y_ * sigmoid(-blank) - x_ * sigmoid(blank);
@@ -218,7 +218,7 @@ class StepGrads {
   Lane x_, y_;
 };
 
-// Refuses what use_hat_loss cannot be used with. The classes are dimension `dim` of the argument `name`.
+// Checks what use_hat_loss requires. The classes are dimension `dim` of the argument `name`.
 inline void check_hat(core::Call& call, const RnntPrunedParams& params, std::string_view name,
                       std::int64_t dim, std::int64_t classes) {
   if (!params.use_hat_loss) return;

@@ -44,7 +44,7 @@ HWY_INLINE T rounded(LaneOf<T> v) {
   }
 }
 
-// The last elements of a row, fewer than a vector, with `rest` behind them.
+// The last elements of a row, fewer than a vector, followed by `rest`.
 template <class T>
 struct Tail {
   alignas(kLine) T values[kLanes<LaneOf<T>>];
@@ -55,7 +55,7 @@ struct Tail {
   }
 };
 
-// visit(from) for each whole vector of a row, and last(from, count) for what is left.
+// Calls visit(from) for each whole vector of a row, and last(from, count) for the rest.
 template <class T, class Visit, class Last>
 HWY_INLINE void by_vectors(const T* row, std::int64_t count, const Visit& visit, const Last& last) {
   constexpr std::int64_t kStep = kLanes<LaneOf<T>>;
@@ -69,7 +69,7 @@ LaneOf<T> largest(const void* row, std::int64_t count) {
   using Lane = LaneOf<T>;
   const Tag<Lane> d;
   auto most = hn::Set(d, kNone<Lane>);
-  auto nan = hn::Zero(d);  // NaN in the lanes that met one, which Max may drop
+  auto nan = hn::Zero(d);  // NaN in the lanes that had one, which Max may drop
   const auto visit = [&](const T* from) HWY_ATTR {
     const auto x = load(from);
     most = hn::Max(most, x);
@@ -88,7 +88,7 @@ LogSum<LaneOf<T>> sum(const void* row, std::int64_t count) {
   const Tag<Lane> d;
   const Lane max = largest<T>(row, count);
   const auto shift = hn::Set(d, max);
-  // Four sums: a chain of additions would take as long as the exponentials.
+  // Four sums, because a single chain of additions would take as long as the exponentials.
   constexpr std::int64_t kStep = kLanes<Lane>;
   const auto* x = static_cast<const T*>(row);
   auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
@@ -137,7 +137,7 @@ void gradient(const void* row, std::int64_t count, LaneOf<T> normalizer, LaneOf<
   auto* out = static_cast<T*>(to);
   const auto by = hn::Set(d, normalizer), factor = hn::Set(d, -weight);
   const auto share = [&](auto v) HWY_ATTR { return hn::Mul(factor, falling_exp(d, hn::Sub(v, by))); };
-  // Before `row` is overwritten, and by the same instructions; rounded once, with what is added.
+  // Computed before `row` is overwritten, with the same instructions, and rounded once, including the peaks.
   const auto with_peak = [&](std::int64_t at) HWY_ATTR {
     const Lane common = hn::GetLane(share(load(Tail<T>(x + at, 1, T{}).values)));
     return rounded<T>((at == symbol.at ? symbol.value : Lane{0}) + (at == blank.at ? blank.value : Lane{0}) +
@@ -172,7 +172,7 @@ void activate(const void* am, const void* lm, std::int64_t count, RnntActivation
   const auto* y = static_cast<const T*>(lm);
   const auto one = [&](const T* a, const T* b, Lane* h) HWY_ATTR {
     const auto sum = hn::Add(load(a), load(b));
-    // Neither function of Highway keeps NaN.
+    // Highway's functions do not keep NaN.
     store(activation == RnntActivation::tanh   ? hn::IfThenElse(hn::Eq(sum, sum), hn::Tanh(d, sum), sum)
           : activation == RnntActivation::relu ? hn::IfThenZeroElse(hn::Lt(sum, hn::Zero(d)), sum)
                                                : sum,

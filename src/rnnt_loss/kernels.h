@@ -1,4 +1,4 @@
-// Loops over a row of classes or of cells, once per instruction set.
+// Loops over a row of classes or of cells, compiled once per instruction set.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace turnout::families::rnnt_loss {
 
-// What T is computed in.
+// The type in which values of type T are computed.
 template <class T>
 using LaneOf = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
@@ -22,25 +22,25 @@ struct LogSum {
   Lane total() const { return max + log_sum; }
 };
 
-// A class whose gradient has more than its share of the softmax.
+// A class whose gradient has a term besides its share of the softmax.
 template <class Lane>
 struct Peak {
   std::int64_t at;
   Lane value;
 };
 
-// Rows have any float dtype, which the functions with a DType choose by.
+// Rows have any float dtype; the functions with a DType parameter return the kernel of that dtype.
 template <class Lane>
 struct RowKernels {
   // The largest element; NaN if there is a NaN, -inf without elements.
   using Largest = Lane (*)(const void* row, std::int64_t count);
   Largest (*largest)(DType dtype);
 
-  // max and log_sum, which are NaN or infinite if the sum is not finite or 0.
+  // max and log_sum, which are NaN or infinite if the sum is 0 or not finite.
   using Sum = LogSum<Lane> (*)(const void* row, std::int64_t count);
   Sum (*sum)(DType dtype);
 
-  // to[c] = exp(row[c] - shift), for elements that are no larger than shift; 0 for NaN.
+  // to[c] = exp(row[c] - shift), where row[c] <= shift; 0 for NaN.
   using Shifted = void (*)(const void* row, std::int64_t count, Lane shift, Lane* to);
   Shifted (*shifted)(DType dtype);
 
@@ -64,8 +64,8 @@ struct RowKernels {
   // to[t] = log(from[t])
   void (*log)(const Lane* from, std::int64_t count, Lane* to);
 
-  // to[t] = (px_grad[t] + py_grad[t]) / exp(normalizer[t] - shift - shifts[t]), NaN where that is NaN, and 0
-  // where the exponential is below exp(kLeastLogSum); true: there is such a place. px_grad may be null: 0.
+  // to[t] = (px_grad[t] + py_grad[t]) / exp(normalizer[t] - shift - shifts[t]), NaN if that is NaN, and 0 if
+  // the exponential is below exp(kLeastLogSum). Returns whether there is such a 0. A null px_grad means 0.
   bool (*weights)(const Lane* px_grad, const Lane* py_grad, const Lane* normalizer, Lane shift,
                   const Lane* shifts, std::int64_t count, Lane* to);
 

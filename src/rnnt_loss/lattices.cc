@@ -1,4 +1,4 @@
-// Reads boundaries, symbols and ranges.
+// Reads and checks boundaries, symbols and ranges.
 #include "rnnt_loss/lattices.h"
 
 #include "core/dtypes.h"
@@ -34,15 +34,15 @@ void Lattices::read_boxes(Call& call, const Source& source) {
       for (int i = 0; i < 2; ++i)
         if (value[i] > value[i + 2])
           call.refuse(concat(call.name("boundary"), "[", b, ", ", std::int64_t{i}, "] is ", value[i],
-                             ", expected at most its end ", call.name("boundary"), "[", b, ", ",
-                             std::int64_t{i + 2}, "] = ", value[i + 2]));
+                             ", expected at most ", call.name("boundary"), "[", b, ", ", std::int64_t{i + 2},
+                             "] = ", value[i + 2]));
       boxes_[b] = {value[0], value[1], value[2], value[3]};
     }
     const Box& box = boxes_[b];
     const std::int64_t symbols = box.s_end - box.s_begin, frames = box.t_end - box.t_begin;
     if (shape_.is_modified && frames < symbols)
       call.refuse(concat("row ", b, " of the batch has ", frames, " frames for ", symbols,
-                         " symbols, expected at least ", symbols, ": a symbol takes a frame"));
+                         " symbols, expected at least ", symbols, ", as a symbol takes a frame"));
   }
 }
 

@@ -1,5 +1,5 @@
-// The index arguments of a call, copied once, checked, and then used: another thread may change the caller's
-// memory at any time.
+// The index arguments of a call. They are copied once and the copies are checked and used, because another
+// thread may change the caller's memory at any time.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace turnout::families::rnnt_loss {
 
-// Multiply-adds below which a second thread takes longer to wake than it saves.
+// With fewer multiply-adds, a second thread does not pay off.
 inline constexpr double kParallelProducts = 4e6 / core::kGrainDivisor;
 
 struct LatticeShape {
@@ -19,7 +19,7 @@ struct LatticeShape {
   bool is_modified;  // a symbol takes a frame
 };
 
-// s_begin <= s <= s_end, t_begin <= t < t_end: what is read of the logits of one row of the batch.
+// The part of the logits that is read for one row of the batch: s_begin <= s <= s_end, t_begin <= t < t_end.
 struct Box {
   std::int64_t s_begin, t_begin, s_end, t_end;
 
@@ -38,9 +38,9 @@ class Lattices {
     ConstTensor symbols = nullptr;
     ConstTensor ranges = nullptr;               // absent: a frame has all positions
     ConstTensor boundary = nullptr;             // absent: whole lattices
-    std::int64_t first_class = 0, classes = 0;  // that a symbol may be
+    std::int64_t first_class = 0, classes = 0;  // symbols must be in first_class .. classes - 1
   };
-  // Refuses the call if an element is out of range.
+  // Throws if an element is out of range.
   Lattices(core::Call& call, const LatticeShape& shape, const Source& source, core::Scratch& scratch);
 
   const Box& box(std::int64_t b) const { return boxes_[b]; }

@@ -1,4 +1,4 @@
-// The operators of this family.
+// The registry entries of this family's operators.
 #include <algorithm>
 
 #include "registry.h"
@@ -19,7 +19,7 @@ void fill_ranges(const Tensor* arguments) {
     to[i] = i % ranges.shape[2];
 }
 
-// The columns of px: one for each frame and, unless a symbol takes a frame, one behind the last frame.
+// The columns of px: one per frame and, unless a symbol takes a frame, one after the last frame.
 template <const Signature& signature>
 void count_columns(const ScalarValue* scalars, std::int64_t* sizes) {
   constexpr int kFrames = signature.find_size("frames"), kColumns = signature.find_size("columns");
@@ -29,7 +29,7 @@ void count_columns(const ScalarValue* scalars, std::int64_t* sizes) {
   sizes[kColumns] = is_modified ? frames : std::min(frames, kSizeMax - 1) + 1;
 }
 
-// As many positions as callers ask for, but no more than there are, and no fewer than the longest text needs.
+// As many positions as requested, but no more than exist, and no fewer than the longest text needs.
 std::unique_ptr<Prepared> find_width(const Caller& caller, const Tensor* arguments,
                                      const ScalarValue* scalars, std::int64_t* sizes) {
   std::int64_t& rows = sizes[kRnntPruneRanges.size("s_range")];

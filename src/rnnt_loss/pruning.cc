@@ -1,4 +1,4 @@
-// Which positions each frame of a lattice keeps, and their rows.
+// Chooses the positions that each frame of a lattice keeps, and gathers their rows.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -20,13 +20,13 @@ LatticeShape shape_of(const ConstTensor& px_grad, const ConstTensor& py_grad) {
   return {px_grad.shape[0], px_grad.shape[1], py_grad.shape[2], px_grad.shape[2] == py_grad.shape[2]};
 }
 
-// The ends of the boundary: begins are ignored, and the rest of a lattice may have fewer frames than symbols.
+// Reads the ends of the boundary. Begins are not used, and a lattice may have fewer frames than symbols.
 Lattices read_ends(Call& call, LatticeShape shape, const ConstTensor& boundary, Scratch& scratch) {
   shape.is_modified = false;
   return {call, shape, {.boundary = boundary}, scratch};
 }
 
-// Scores of the window that begins at s, for all frames. Sums are in double.
+// Computes the score of the window that begins at s, for all frames. Sums are in double.
 template <class Real>
 void score_windows(const LatticeShape& shape, const Real* px, std::int64_t columns, const Real* py,
                    std::int64_t s, std::int64_t rows, PruneScore score, double* scores) {
@@ -42,7 +42,7 @@ void score_windows(const LatticeShape& shape, const Real* px, std::int64_t colum
   }
 }
 
-// starts[t] of one row of the batch. `best` and `scores` have room for a value per frame.
+// Computes starts[t] for one row of the batch. `best` and `scores` have room for a value per frame.
 template <class Real>
 void find_starts(const LatticeShape& shape, const Box& box, const Real* px, std::int64_t columns,
                  const Real* py, std::int64_t rows, PruneScore score, std::int64_t* starts, double* best,
@@ -59,7 +59,7 @@ void find_starts(const LatticeShape& shape, const Box& box, const Real* px, std:
   const std::int64_t last = std::max<std::int64_t>(box.s_end - rows + 1, 0);
   std::fill(starts + std::max<std::int64_t>(box.t_end - 1, 0), starts + shape.frames, last);
   for (std::int64_t t = shape.frames - 1; t-- > 0;) starts[t] = std::min(starts[t], starts[t + 1]);
-  // The same for what is left of the most that a frame may advance.
+  // Limit the advance per frame to `step`: the slack step * t - starts[t] must not decrease either.
   const std::int64_t step = shape.is_modified ? 1 : rows - 1;
   std::int64_t left = std::numeric_limits<std::int64_t>::max();
   for (std::int64_t t = shape.frames; t-- > 0;) {
@@ -68,7 +68,7 @@ void find_starts(const LatticeShape& shape, const Box& box, const Real* px, std:
   }
 }
 
-// What pruned rows and their source have in common.
+// The sizes of pruned rows and their source.
 struct RowShape {
   LatticeShape lattice;
   std::int64_t rows, width;
@@ -99,7 +99,7 @@ std::int64_t rnnt_prune_width(const ConstTensor& px_grad, const ConstTensor& py_
   const Lattices lattices = read_ends(call, shape, boundary, scratch);
   const std::int64_t least = shape.is_modified ? 1 : 2;
   if (!shape.is_modified && score == PruneScore::flow) {
-    // A frame can be left R - 1 positions higher than it was entered.
+    // Within a frame, a path advances by at most R - 1 positions.
     rows = std::max(rows, least);
     for (std::int64_t b = 0; b < shape.batch; ++b) {
       const Box& box = lattices.box(b);
@@ -161,11 +161,11 @@ void rnnt_pruning_forward(const ConstTensor& lm, const ConstTensor& ranges, cons
   const Lattices lattices(call, shape.lattice, {.ranges = ranges}, scratch);
   call.chose("rows", shape.is_parallel ? context.threads() : 1);
   const std::int64_t row_bytes = shape.width * size_of(lm.dtype);
-  const std::int64_t frame_bytes = std::max<std::int64_t>(1, shape.rows * row_bytes);  // 0 never comes here
+  const std::int64_t frame_bytes = std::max<std::int64_t>(1, shape.rows * row_bytes);  // never 0 here
   const std::int64_t frames = shape.lattice.batch * shape.lattice.frames;
   const auto* from = static_cast<const std::byte*>(lm.data);
   auto* to = static_cast<std::byte*>(pruned.data);
-  // The rows of a frame are consecutive in both.
+  // The rows of a frame are contiguous in both arrays.
   parallel_for(context, frames, shape.is_parallel ? kParallelBytes / 8 / frame_bytes + 1 : frames,
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t i = begin; i < end; ++i) {

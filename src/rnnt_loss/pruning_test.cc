@@ -1,4 +1,4 @@
-// Ranges and rows of a pruned lattice, and the best way through a lattice, against their definitions.
+// Compares ranges and rows of a pruned lattice, and the best path through a lattice, with their definitions.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -39,7 +39,7 @@ TEST(RnntPruning, RangesLikeTheirDefinition) {
   }
 }
 
-// Of several windows that are NaN the first one counts, as in torch's argmax.
+// If the scores of several windows are NaN, the first one wins, as in torch's argmax.
 TEST(RnntPruning, TheFirstWindowThatIsNan) {
   const std::vector<float> px(3 * 5);
   std::vector<float> py(4 * 4);
@@ -134,7 +134,7 @@ TEST(RnntAlign, LikeItsDefinition) {
       const double best =
           reference::rnnt_best_score(c.definition(), row, at, c.px_grad, c.py_grad, at[2], at[3]);
       ASSERT_EQ(score[static_cast<std::size_t>(row)], best);
-      // The way itself has this score.
+      // The path itself has this score.
       const std::int64_t off = c.columns == t ? 1 : 0;
       double walked = 0;
       std::int64_t now = at[1];
@@ -158,7 +158,7 @@ TEST(RnntAlign, LikeItsDefinition) {
 }
 
 TEST(RnntAlign, TiesTakeTheSymbolLast) {
-  // All ways have the score 0. Of the two ways into the end the symbol's is chosen, so it comes last.
+  // All paths have the score 0. Of the two steps into the end, the symbol is chosen, so it is emitted last.
   const std::vector<float> px(3), py(4);
   std::vector<std::int64_t> frames(1);
   std::vector<float> score(1);

@@ -1,4 +1,4 @@
-// Symbols, ranges and boundaries that change during a call: no access leaves the tensors.
+// If symbols, ranges or boundaries change during a call, no access leaves the tensors.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kTime{200};
 
-// Pruned lattices, large enough for several threads, and the joiner in front of them.
+// Pruned lattices, large enough for several threads, with a joiner before them.
 FusedCase<float> made() {
   std::mt19937 random(1);
   FusedCase<float> fused(5, 60, 6, 50, 4, 70, false, RnntActivation::tanh, random);
@@ -36,7 +36,7 @@ TEST(RnntRaces, IndicesThatChangeBetweenCheckAndUse) {
 }
 
 TEST(RnntRaces, IndicesThatChangeAtAnyTime) {
-  if (kThreadSanitizer) GTEST_SKIP() << "the race is the caller's";
+  if (kThreadSanitizer) GTEST_SKIP() << "the test causes a data race on purpose";
   expect_survives([] {
     FusedCase<float> fused = made();
     Context context({.threads = 1});

@@ -1,4 +1,4 @@
-// The definition of the operators, in double, one row of logits after the other.
+// The definition of each operator of this family in double, one row of logits at a time.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace turnout::reference {
 
-// The index arguments of a batch, and how large it is.
+// The index arguments and the sizes of a batch.
 struct RnntBatch {
   std::int64_t batch, frames, rows, classes, symbols, columns;
   std::int64_t blank;
@@ -18,7 +18,7 @@ struct RnntBatch {
   const std::int64_t* ranges;    // [batch, frames, rows]; nullptr: row r is position r
   const std::int64_t* boundary;  // [batch, 4]; nullptr: everything
 
-  // f(row, b, t, s, symbol or -1) for the rows of logits inside the boundary; row counts all of them.
+  // Calls f(row, b, t, s, symbol or -1) for the rows of logits inside the boundary; `row` counts all rows.
   template <class F>
   void for_each_row(const F& f) const {
     for (std::int64_t b = 0; b < batch; ++b) {
@@ -97,7 +97,7 @@ inline std::vector<double> rnnt_logprobs_backward(const RnntBatch& of, const dou
   return grad;
 }
 
-// starts[b, t] of the windows of `rows` positions.
+// Returns starts[b, t] of the windows of `rows` positions.
 inline std::vector<std::int64_t> rnnt_prune_starts(const RnntBatch& of, const std::vector<double>& px_grad,
                                                    const std::vector<double>& py_grad, bool by_flow) {
   std::vector<std::int64_t> starts(static_cast<std::size_t>(of.batch * of.frames));
@@ -126,7 +126,7 @@ inline std::vector<std::int64_t> rnnt_prune_starts(const RnntBatch& of, const st
   return starts;
 }
 
-// The score of the best way into cell (s, t) of a lattice that begins at `box`.
+// The score of the best path to cell (s, t) of a lattice that begins at `box`.
 inline double rnnt_best_score(const RnntBatch& of, std::int64_t b, const std::int64_t* box,
                               const std::vector<double>& px, const std::vector<double>& py, std::int64_t s,
                               std::int64_t t) {

@@ -1,4 +1,4 @@
-// A random call of this family and what its definition gives in double, for the tests and the fuzzer.
+// A random call of this family and the results of its definition in double, for the tests and the fuzzer.
 #pragma once
 
 #include <cstring>
@@ -13,8 +13,8 @@
 
 namespace turnout::test {
 
-// Mean error over mean magnitude; values that are not finite must be the same. Gradients may all be 0, so
-// their sum counts as 1 at least: that is how much a step is taken.
+// Sum of errors over 1 + sum of magnitudes, because gradients may all be 0. Values that are not finite must
+// be the same.
 template <class T>
 double rnnt_difference(const std::vector<T>& actual, const std::vector<double>& expected) {
   double error = 0, magnitude = 1;
@@ -96,7 +96,7 @@ struct RnntCase {
       for (std::int64_t r = 0; r < rows; ++r) ranges[static_cast<std::size_t>(i * rows + r)] = start + r;
     }
   }
-  // Boxes that have a frame for each symbol, so that they fit a modified px; the text outside is no class.
+  // Boxes have at least one frame per symbol, as a modified px requires; symbols outside are not classes.
   template <class Random>
   void fill_boundary(Random& random) {
     boundary.clear();
@@ -127,7 +127,7 @@ struct RnntCase {
             boundary.empty() ? nullptr : boundary.data()};
   }
 
-  // Results begin as paint, which every element must lose.
+  // Results are filled with a pattern, which every element must replace.
   struct Result {
     std::vector<Lane> px, py, normalizer;
     std::vector<std::int64_t> nan_at;
@@ -151,7 +151,7 @@ struct RnntCase {
             many<T>(batch * frames * classes, paint)};
   }
 
-  // Forward and backward of the given logits, whole or pruned.
+  // Forward and backward of the given logits, joint or pruned.
   Result run(Context& context, bool overwrites = false) {
     Result r = painted(batch * frames * rows);
     const ConstTensor words = view(text.data(), {batch, symbols}),
@@ -227,7 +227,7 @@ struct RnntCase {
       e.lm_grad[static_cast<std::size_t>((b * (symbols + 1) + s) * classes + c)] += e.logits_grad[i];
       e.am_grad[static_cast<std::size_t>(bt * classes + c)] += e.logits_grad[i];
     }
-    // The operator has its normalizers by position.
+    // The operator's normalizers are [positions, frames].
     std::vector<double> n = e.steps.normalizer;
     for (std::int64_t b = 0; b < batch; ++b)
       for (std::int64_t t = 0; t < frames; ++t)
@@ -238,14 +238,14 @@ struct RnntCase {
   }
 };
 
-// Of gradients; those of 16 bits are rounded once.
+// Error bound of gradients; 16-bit gradients are rounded once.
 template <class T>
 inline constexpr double kGradientError = sizeof(T) == 8            ? 1e-12
                                          : std::is_same_v<T, f16>  ? 1e-3
                                          : std::is_same_v<T, bf16> ? 1e-2
                                                                    : 1e-5;
 
-// What the error of a call says.
+// The error message of a call.
 template <class F>
 std::string message_of(const F& f) {
   try {

@@ -8,17 +8,17 @@ namespace turnout::families::rnnt_loss {
 
 using namespace core::grammar;
 
-// What symbols, ranges and boundaries hold is checked by the plans, which keep what they have read: the
-// caller's memory may change during a call.
+// The plans check the values of symbols, ranges and boundaries and keep what they have read, because another
+// thread may change the caller's memory during a call.
 inline constexpr ArgumentSpec kSymbols = in("symbols", kIndices, "batch, num_symbols");
 inline constexpr ArgumentSpec kRanges = in("ranges", dtypes(DType::i64), "batch, frames, rows");
 inline constexpr ArgumentSpec kBoundary = optional(in("boundary", dtypes(DType::i64), "batch, 4"));
 inline constexpr ArgumentSpec kNanAt = out("nan_at", dtypes(DType::i64), "batch");
 inline constexpr ScalarSpec kTermination = scalar("termination_symbol", 0);
 inline constexpr ScalarSpec kHat = by_default("no", flag("use_hat_loss"));
-// A symbol takes a frame, so that px has no column behind the last frame.
+// A symbol takes a frame, so px has no column after the last frame.
 inline constexpr ScalarSpec kModified = for_sizes(flag("modified"));
-// The gradient is written where the logits are.
+// The gradient overwrites the logits.
 inline constexpr ScalarSpec kOverwrites = unused(flag("overwrite_logits"));
 inline constexpr RuleSpec kTerminationIsAClass = at_most("termination_symbol + 1", "classes");
 inline constexpr RuleSpec kFewestColumns = at_most("frames", "columns");
@@ -26,7 +26,7 @@ inline constexpr RuleSpec kMostColumns = at_most("columns", "frames + 1");
 inline constexpr RuleSpec kFewestRows = at_most("1", "rows");
 inline constexpr RuleSpec kMostRows = at_most("rows", "num_symbols + 1");
 
-// The steps, whose dtype goes with that of `logits`.
+// The steps, whose dtype follows from that of `logits`.
 consteval ArgumentSpec px(std::string_view logits) {
   return out("px", lane_of(logits), "batch, num_symbols, columns");
 }

@@ -1,5 +1,5 @@
-// What both directions of sums lm + am share. The sum over classes of exp(lm + am) is a product of the
-// matrices exp(lm - max) and exp(am - max), a tile at a time.
+// Shared by both directions of the simple form (logits lm + am). The sum over classes of exp(lm + am) is a
+// product of the matrices exp(lm - max) and exp(am - max), computed a tile at a time.
 #pragma once
 
 #include <algorithm>
@@ -13,9 +13,9 @@
 
 namespace turnout::families::rnnt_loss {
 
-inline constexpr std::int64_t kTileFrames = 64;    // frames of a product
-inline constexpr std::int64_t kTileClasses = 256;  // classes of a range of the gradient
-inline constexpr std::int64_t kBatchRows = 96;     // rows of a product that are passed at once
+inline constexpr std::int64_t kTileFrames = 64;    // frames per product
+inline constexpr std::int64_t kTileClasses = 256;  // classes per range of the gradient
+inline constexpr std::int64_t kBatchRows = 96;     // rows per call of multiply()
 
 struct SimpleShape {
   LatticeShape lattice;
@@ -37,7 +37,7 @@ struct SimpleShape {
 
 inline std::int64_t tiles_of(std::int64_t count, std::int64_t tile) { return (count + tile - 1) / tile; }
 
-// Memory in which the parts of a thread follow each other.
+// Divides the memory of a thread into consecutive arrays.
 class Cursor {
  public:
   explicit Cursor(std::byte* memory) : next_(memory) {}

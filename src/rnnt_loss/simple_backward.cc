@@ -1,4 +1,4 @@
-// Plan of the gradients of sums lm + am: weights of all cells, then ranges of classes.
+// Plan of the gradients of the simple form: computes the weights of all cells, then ranges of classes.
 #include <algorithm>
 #include <cmath>
 
@@ -18,7 +18,7 @@ namespace {
 
 // With w[s, t] = (px_grad + py_grad) / sum of the cell:
 //   lm_grad[s, c] = the peaks - exp(lm[s, c] - max) sum_t w[s, t] exp(am[t, c] - max)
-// and likewise am_grad. First the weights of each row of the batch, then ranges of classes.
+// am_grad is computed likewise.
 template <class T>
 class SimpleBackward {
  public:
@@ -92,7 +92,7 @@ class SimpleBackward {
     }
   }
 
-  // The gradients of kTileClasses classes of one row of the batch.
+  // Computes the gradients of kTileClasses classes of one row of the batch.
   void classes(std::int64_t b, std::int64_t number, std::byte* memory) const {
     const Box& box = lattices_.box(b);
     const std::int64_t frames = shape_.lattice.frames, positions = shape_.positions();
@@ -166,7 +166,7 @@ class SimpleBackward {
     return operands_.px_grad + (b * shape_.lattice.symbols + s) * shape_.columns + t;
   }
 
-  // The share of the softmax of a cell that is too small for the products.
+  // Adds the share of the softmax of a cell whose sum is too small for the products.
   void add_small(std::int64_t b, std::int64_t s, std::int64_t t, std::int64_t first, std::int64_t count,
                  Lane* sum) const {
     const std::int64_t i = b * shape_.positions() + s, j = b * shape_.lattice.frames + t;
@@ -188,9 +188,9 @@ class SimpleBackward {
   const Operands operands_;
   Lane *by_position_ = nullptr, *by_frame_ = nullptr;  // weights [S + 1, T] and [T, S + 1]
   Lane *lm_max_ = nullptr, *am_max_ = nullptr;
-  Lane *symbol_sums_ = nullptr, *blank_sums_ = nullptr;  // of the gradients, over the frames
-  Lane* frame_blanks_ = nullptr;                         // and over the positions
-  std::uint8_t* has_small_ = nullptr;                    // of a row of the batch: cells for add_small()
+  Lane *symbol_sums_ = nullptr, *blank_sums_ = nullptr;  // gradients summed over the frames
+  Lane* frame_blanks_ = nullptr;                         // gradients summed over the positions
+  std::uint8_t* has_small_ = nullptr;                    // per row of the batch: has cells for add_small()
 };
 
 }  // namespace

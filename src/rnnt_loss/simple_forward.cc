@@ -1,4 +1,4 @@
-// Plan of the log-probabilities of sums lm + am: tiles of frames.
+// Plan of the log-probabilities of the simple form (logits lm + am), in tiles of frames.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -39,7 +39,7 @@ class SimpleForward {
         rows_(row_kernels<Lane>(isa)),
         matrix_(matrix::kernels<Lane>(isa)) {}
 
-  // Of all rows of lm: their exponentials and the largest of each.
+  // The exponentials of all rows of lm, and the largest element of each.
   static std::size_t shared_bytes(const SimpleShape& s) {
     const std::int64_t rows = s.lattice.batch * s.positions();
     return array_bytes<Lane>(rows * s.classes) + array_bytes<Lane>(rows);
@@ -59,7 +59,7 @@ class SimpleForward {
 
   void share(Lane* exponentials, Lane* largest) { lm_exp_ = exponentials, lm_max_ = largest; }
 
-  // Row i of lm, if it is in the box.
+  // Shifts row i of lm, if it is in the box.
   void shift_row(const Operands& to, std::int64_t i) const {
     const std::int64_t b = i / shape_.positions(), s = i % shape_.positions();
     const Box& box = lattices_.box(b);
@@ -69,7 +69,7 @@ class SimpleForward {
     rows_.shifted(dtype_of<T>)(row, shape_.classes, lm_max_[i], lm_exp_ + i * shape_.classes);
   }
 
-  // One tile of frames of one row of the batch; returns the first s * T + t whose normalizer is not finite.
+  // Processes a tile of frames of one batch row; returns the first s * T + t whose normalizer is not finite.
   std::int64_t tile(const Operands& to, std::int64_t b, std::int64_t number, std::byte* memory) const {
     constexpr Lane kNone = -std::numeric_limits<Lane>::infinity();
     const Box& box = lattices_.box(b);

@@ -1,5 +1,5 @@
-// Tests of this family against its definition in double: dtypes, instruction sets, thread counts, boundaries
-// and ranges, and what is not finite.
+// Compares the operators with their definition in double: dtypes, instruction sets, thread counts,
+// boundaries, ranges, and values that are not finite.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -98,7 +98,7 @@ TEST(RnntLogprobs, ManyRanges) {
   expect_like_definition(pruned);
 }
 
-// The rows of the simple form's products are passed 96 at once.
+// The simple form multiplies 96 rows at a time.
 TEST(RnntLogprobs, ManySymbols) {
   std::mt19937 random(9);
   for (const std::int64_t symbols : {95, 96, 191}) {
@@ -127,7 +127,7 @@ TEST(RnntLogprobs, ByHand) {
   EXPECT_TRUE(c.run_simple(context).px == r.px);
 }
 
-// Peaks of lm and am that are far apart: the product of their exponentials underflows.
+// If the peaks of lm and am are far apart, the product of their exponentials underflows.
 TEST(RnntLogprobs, SumsThatUnderflow) {
   std::mt19937 random(3);
   for (double gap : {40.0, 75.0, 85.0, 100.0, 300.0}) {
@@ -140,7 +140,7 @@ TEST(RnntLogprobs, SumsThatUnderflow) {
     for (Isa isa : supported_isas()) {
       Context context({.threads = 1, .isa = isa});
       const auto r = c.run_simple(context);
-      // Steps are as precise as numbers of the size of the gap.
+      // The rounding error of steps is relative to the gap.
       const double rounding = gap * 2e-7;
       EXPECT_LE(rnnt_difference(r.px, expected.steps.px), 1e-6 + rounding);
       EXPECT_LE(rnnt_difference(r.lm_grad, expected.lm_grad), 1e-5 + 5 * rounding);
@@ -174,7 +174,7 @@ TEST(RnntLogprobs, WhatIsNotFinite) {
     const std::size_t at = ((1 * 4 + 2) * 3 + 1) * 19 + 18;  // b 1, t 2, s 1
     c.logits[at] = bad;
     c.logits[(1 * 4 + 0) * 3 * 19] = bad;            // before t_begin
-    c.logits[((2 * 4 + 0) * 3 + 2) * 19 + 3] = bad;  // behind s_end
+    c.logits[((2 * 4 + 0) * 3 + 2) * 19 + 3] = bad;  // after s_end
     c.lm[(1 * 3 + 1) * 19] = bad;
     c.am[(1 * 4 + 0) * 19] = bad;
     for (Isa isa : supported_isas()) {
@@ -192,7 +192,7 @@ TEST(RnntLogprobs, WhatIsNotFinite) {
   for (std::size_t i = 0; i < 3; ++i) none.logits[6 + i] = -std::numeric_limits<float>::infinity();
   Context context;
   EXPECT_EQ(none.run(context).nan_at[0], 2);
-  // The first of several is named, and may be the very first cell.
+  // The first of several cells is reported, which may be cell 0.
   RnntCase<float> all(1, 4, 2, 19, false);
   all.fill(random);
   std::fill(all.logits.begin(), all.logits.end(), nan);
@@ -201,14 +201,14 @@ TEST(RnntLogprobs, WhatIsNotFinite) {
   EXPECT_EQ(all.run_simple(context).nan_at[0], 0);
 }
 
-// The simple form looks at tiles of 64 frames; the first cell is that of the lowest position.
+// The simple form checks tiles of 64 frames; the cell of the lowest position is reported.
 TEST(RnntLogprobs, WhatIsNotFiniteInSeveralTiles) {
   const float nan = std::numeric_limits<float>::quiet_NaN(), none = -std::numeric_limits<float>::infinity();
   std::mt19937 random(8);
   Context context;
   RnntCase<float> c(1, 80, 1, 2, false);
   c.fill(random);
-  c.lm[2] = none;  // s 1 has class 1 alone, and t 3 has class 0 alone
+  c.lm[2] = none;  // s 1 has only class 1, and t 3 has only class 0
   c.am[3 * 2 + 1] = none;
   EXPECT_EQ(c.run_simple(context).nan_at[0], 80 + 3);
   c.am[70 * 2] = nan;
@@ -217,7 +217,7 @@ TEST(RnntLogprobs, WhatIsNotFiniteInSeveralTiles) {
   EXPECT_EQ(c.run_simple(context).nan_at[0], 0);
 }
 
-// A gradient times 65536, as GradScaler has it, is larger than f16 only after it was multiplied.
+// A gradient times 65536, as with GradScaler, exceeds f16 only after the multiplication.
 TEST(RnntLogprobs, RoundsOnce) {
   std::mt19937 random(6);
   RnntCase<f16> c(1, 3, 2, 9, false);
@@ -241,13 +241,13 @@ TEST(RnntLogprobs, Refusals) {
   const std::string op = "rnnt_logprobs_pruned_forward: ";
   EXPECT_EQ(message([](auto& c) { c.text[2] = 5; }), op + "symbols[0, 2] is 5, expected 0 .. 4");
   EXPECT_EQ(message([](auto& c) { c.text[2] = 0; }, false, true), op + "symbols[0, 2] is 0, expected 1 .. 4");
-  EXPECT_EQ(message([](auto& c) { c.text[5] = -7; }), "no error");  // behind s_end
+  EXPECT_EQ(message([](auto& c) { c.text[5] = -7; }), "no error");  // after s_end
   EXPECT_EQ(message([](auto& c) { c.boundary[7] = 5; }), op + "boundary[1, 3] is 5, expected 0 .. 4 frames");
   EXPECT_EQ(message([](auto& c) { c.boundary[4] = 3; }),
-            op + "boundary[1, 0] is 3, expected at most its end boundary[1, 2] = 2");
+            op + "boundary[1, 0] is 3, expected at most boundary[1, 2] = 2");
   EXPECT_EQ(
       message([](auto& c) { c.boundary[3] = 2; }, true),
-      op + "row 0 of the batch has 2 frames for 3 symbols, expected at least 3: a symbol takes a frame");
+      op + "row 0 of the batch has 2 frames for 3 symbols, expected at least 3, as a symbol takes a frame");
   EXPECT_EQ(message([](auto& c) { c.ranges[2 * 1] = 3; }), op + "ranges[0, 1, 0] is 3, expected 0 .. 2");
   EXPECT_EQ(message([](auto& c) { c.ranges[0] = 0, c.ranges[1] = 2; }),
             op + "ranges[0, 0, 1] is 2, expected 1, one more than the position before it");
@@ -264,14 +264,14 @@ TEST(RnntLogprobs, PartOfTheSameMemory) {
   std::vector<float> memory(200);
   const std::vector<std::int64_t> text(2);
   const std::vector<float> n(12), px(10), py(12);
-  EXPECT_EQ(
-      message_of([&] {
-        rnnt_logprobs_joint_backward(view(memory.data(), {1, 4, 3, 5}), view(text.data(), {1, 2}), nullptr,
-                                     view(n.data(), {1, 4, 3}), view(px.data(), {1, 2, 5}),
-                                     view(py.data(), {1, 3, 4}), view(memory.data() + 1, {1, 4, 3, 5}), 0);
-      }),
-      "rnnt_logprobs_joint_backward: logits_grad shares a part of the memory of logits, expected all of "
-      "it or none");
+  EXPECT_EQ(message_of([&] {
+              rnnt_logprobs_joint_backward(view(memory.data(), {1, 4, 3, 5}), view(text.data(), {1, 2}),
+                                           nullptr, view(n.data(), {1, 4, 3}), view(px.data(), {1, 2, 5}),
+                                           view(py.data(), {1, 3, 4}), view(memory.data() + 1, {1, 4, 3, 5}),
+                                           0);
+            }),
+            "rnnt_logprobs_joint_backward: logits_grad partly overlaps logits, expected the same array or "
+            "separate memory");
 }
 
 }  // namespace

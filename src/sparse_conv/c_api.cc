@@ -28,7 +28,7 @@ constexpr StepSpec kQuerySteps[] = {
     {Check::dtypes},
     {Check::data, ErrorCode::bad_param, "sub_m"}};
 
-// Sites out of range are refused by the operator itself, in the pass that reads them anyway.
+// The operator checks that sites are in range, in a pass that reads them anyway.
 constexpr StepSpec kPairsSteps[] = {
     {Check::present},
     {Check::ranks},

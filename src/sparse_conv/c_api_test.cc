@@ -1,5 +1,5 @@
-// Index pairs through the C interface: results equal the definition, the workspace protocol, what is written
-// when there is nothing to do, and the descriptor that holds the count.
+// Tests index pairs through the C interface: results, the workspace protocol, what an empty call writes, and
+// the descriptor that holds the count.
 #include <gtest/gtest.h>
 
 #include <climits>
@@ -17,13 +17,13 @@ class CIndicePairs : public testing::Test {
   void SetUp() override { ASSERT_EQ(mluOpCreate(&handle), kOk); }
   void TearDown() override { EXPECT_EQ(mluOpDestroy(handle), kOk); }
 
-  // Two sites of a line of three, under a kernel of three.
+  // Two sites on a line of three cells, with a kernel of three.
   static Convolution line(int sub_m) {
     return {.pad = {0, 0, 1}, .input = {1, 1, 3}, .filter = {1, 1, 3}, .output = {1, 1, 3}, .sub_m = sub_m};
   }
   const Ints two_sites = {0, 0, 0, 0, 0, 0, 0, 1};
 
-  // Equal ones among them.
+  // Some sites are repeated.
   static Ints some_sites(int count, int batch, const std::vector<int>& space) {
     std::minstd_rand random(7);
     const auto below = [&](int limit) {
@@ -96,7 +96,7 @@ TEST_F(CIndicePairs, EqualsTheDefinition) {
       {.stride = {1, 3, 1}, .dilation = {2, 1, 3}, .input = space, .filter = {2, 1, 4}, .output = {3, 3, 2}},
       some_sites(100, 1, space), 18)
       .expect_equal_to_definition();
-  // Pad that moves the centre, and an even kernel.
+  // A padding that moves the centre, and an even kernel.
   Pairs(handle, {.pad = {0, 3, 1}, .input = space, .filter = {2, 2, 3}, .output = space, .sub_m = 1},
         some_sites(100, 1, space), 100)
       .expect_equal_to_definition();
@@ -106,7 +106,7 @@ TEST_F(CIndicePairs, LargestKernelAndSpaces) {
   Pairs(handle, {.pad = {8, 8, 8}, .input = {4, 4, 4}, .filter = {16, 16, 16}, .output = {5, 5, 5}},
         some_sites(10, 1, {4, 4, 4}), 125)
       .expect_equal_to_definition();
-  // Sites in all corners of spaces that no int32 numbers.
+  // Sites in all corners of spaces with more cells than int32 can count.
   const int most = INT_MAX, some = most / 256;
   for (const std::vector<int>& space : {std::vector{1, some, most}, {most, 1, some}, {some, most, 1}}) {
     Ints sites;
@@ -142,7 +142,7 @@ TEST_F(CIndicePairs, OutputsWithoutA64BitNumberAreNotSupported) {
 }
 
 TEST_F(CIndicePairs, NoActiveOutputs) {
-  // The site lies between two steps.
+  // The site is between two strides.
   Pairs call(handle, {.stride = {1, 1, 2}, .input = {1, 1, 3}, .filter = {1, 1, 1}, .output = {1, 1, 2}},
              {0, 0, 0, 1}, 2);
   ASSERT_EQ(call.run(), kOk) << turnoutLastError();
@@ -258,7 +258,7 @@ TEST_F(CIndicePairs, WorkspaceProtocol) {
   call.expect_equal_to_definition();
 }
 
-// The plan's memory is the caller's, at any address, and not one byte beside it.
+// The plan uses only the caller's workspace, at any address.
 TEST_F(CIndicePairs, TheWorkspaceIsUsedAndNothingAroundIt) {
   const std::vector<int> space = {5, 7, 9};
   for (int sub_m : {0, 1}) {
@@ -269,7 +269,7 @@ TEST_F(CIndicePairs, TheWorkspaceIsUsedAndNothingAroundIt) {
       PaintedWorkspace workspace(call.required, offset);
       ASSERT_EQ(call.run(workspace.begin(), call.required), kOk) << turnoutLastError();
       workspace.expect_used_and_nothing_around_it();
-      call.workspace = workspace.memory();  // more than asked for, with another call's bytes
+      call.workspace = workspace.memory();  // larger than required, with the bytes of another call
       call.expect_equal_to_definition();
     }
   }

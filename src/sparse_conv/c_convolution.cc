@@ -38,8 +38,7 @@ constexpr Places places(Form form, int n) {
   return {n - 2, n - 1, n - 3};
 }
 
-// [offsets, in, out] in the memory that the descriptor tells of: in every layout the dimensions of the kernel
-// lie behind each other.
+// The filters as [offsets, in, out], without a copy: in every layout the kernel dimensions are contiguous.
 ConstTensor as_matrices(const Tensor& filters, Form form, std::int64_t offsets) {
   const Places at = places(form, filters.rank);
   ConstTensor matrices;
@@ -57,7 +56,7 @@ ConstTensor as_matrices(const Tensor& filters, Form form, std::int64_t offsets) 
 
 }  // namespace
 
-// For the tests: filters as MLUOP_LAYOUT_ARRAY has them.
+// For the tests: filters in the layout MLUOP_LAYOUT_ARRAY.
 constexpr const Signature& kMluOpGetIndiceConvolutionForwardWorkspaceSize =
     ForwardQuery<Form::kernel_first>::kSignature;
 constexpr const Signature& kMluOpIndiceConvolutionForward = Forward<Form::kernel_first>::kSignature;
@@ -79,12 +78,12 @@ constexpr Renames kDataNames(kIndiceConvolutionBackwardData, kMluOpIndiceConvolu
 constexpr Renames kFilterNames(kIndiceConvolutionBackwardFilter, kMluOpIndiceConvolutionBackwardFilter,
                                "subm=");
 
-// How many elements indice_num has if shapes agree. Nothing reads them before that is checked.
+// The number of elements of indice_num if shapes agree. They are not read before that is checked.
 std::int64_t offsets_of(mluOpTensorDescriptor_t indice_pairs) {
   return indice_pairs == nullptr || indice_pairs->shape.empty() ? 0 : indice_pairs->shape[0];
 }
 
-// A call; what it would have added up stays 0 when there is nothing to add.
+// Runs a call; if there is nothing to add up, the result is set to 0.
 template <int kCount, class Body>
 mluOpStatus_t add_up(mluOpHandle_t handle, const Signature& signature, const Renames& renames,
                      const Described (&described)[kCount], std::initializer_list<ScalarValue> scalars,

@@ -1,4 +1,4 @@
-// One call of each C convolution with all it needs, and the definition to compare it with.
+// One call of each C convolution with its arguments, and the definition to compare with.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using Counts = std::vector<std::int64_t>;
 using Bytes = std::vector<char>;
 inline constexpr char kPaintedByte = 0x77;
 
-// Pairs [offsets, 2, rows], with counts beside them.
+// Pairs [offsets, 2, rows] and their counts.
 struct GivenPairs {
   std::int64_t rows;
   reference::Pairs lists;
@@ -34,11 +34,11 @@ struct GivenPairs {
       std::copy(lists.out[k].begin(), lists.out[k].end(), at + rows);
       counts.push_back(static_cast<std::int64_t>(lists.in[k].size()));
     }
-    counts.shrink_to_fit();  // so that the address sanitizer sees its end
+    counts.shrink_to_fit();  // so that the address sanitizer detects reads past its end
   }
 };
 
-// Some rows twice in one offset, some never.
+// Some rows occur twice in one offset, some never.
 inline GivenPairs some_pairs(std::int64_t offsets, std::int64_t rows, std::int64_t out_rows) {
   std::minstd_rand random(5);
   const auto below = [&](std::int64_t n) {
@@ -58,7 +58,7 @@ inline GivenPairs some_pairs(std::int64_t offsets, std::int64_t rows, std::int64
   return {std::move(pairs), rows};
 }
 
-// Values of one dtype, and what they are in f32.
+// Values of one dtype, and the same values in f32.
 struct Floats {
   bool is_half;
   std::vector<float> lanes;
@@ -83,7 +83,7 @@ struct Floats {
   }
 };
 
-// Filters of offsets kd * kh * kw. kd = 0: four dimensions.
+// Filters with kd * kh * kw offsets; kd = 0 means four dimensions.
 struct Kernel {
   mluOpTensorLayout_t layout = MLUOP_LAYOUT_ARRAY;
   std::int64_t kd = 1, kh = 1, kw = 3, in = 3, out = 2;
@@ -99,7 +99,7 @@ struct Kernel {
   }
   bool is_first() const { return layout == MLUOP_LAYOUT_ARRAY || layout == MLUOP_LAYOUT_HWCN; }
   bool is_channels_last() const { return layout == MLUOP_LAYOUT_NHWC || layout == MLUOP_LAYOUT_NDHWC; }
-  // [offsets, in, out] as the layout has them.
+  // [offsets, in, out] in the order of the layout.
   template <class T>
   std::vector<T> in_layout(const std::vector<T>& values) const {
     std::vector<T> moved(values.size());
@@ -196,7 +196,7 @@ struct ConvolutionCall {
                                                 pairs.counts.data(), inverse, sub_m, memory, size,
                                                 filters_grad_desc, filters_grad.data());
   }
-  // Each with the workspace that its query asks for.
+  // Runs each with the workspace that its query returns.
   using Query = mluOpStatus_t (ConvolutionCall::*)(std::size_t*) const;
   using Run = mluOpStatus_t (ConvolutionCall::*)(void*, std::size_t);
   mluOpStatus_t with_workspace(Query query, Run run) {
@@ -221,7 +221,7 @@ struct ConvolutionCall {
       EXPECT_EQ(*result, Bytes(result->size(), kPaintedByte));
   }
 
-  // Within the error of sums in another order; 16-bit results are rounded once.
+  // Allows the error of sums in another order; 16-bit results are rounded once.
   void expect_near(const Bytes& result, const reference::Rows<float>& want) const {
     for (std::size_t i = 0; i < want.values.size(); ++i) {
       float actual;

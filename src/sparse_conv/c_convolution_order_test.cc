@@ -1,5 +1,5 @@
-// The orders of checks of the convolutions, written out by hand. The generated negative tests trust the
-// signatures; these tests do not.
+// The order of checks of the convolutions, written out by hand. Unlike the generated negative tests, these do
+// not rely on the signatures.
 #include <gtest/gtest.h>
 
 #include "c_stairs.h"
@@ -10,7 +10,7 @@ namespace {
 constexpr std::int64_t kHuge = std::int64_t{1} << 30;
 constexpr std::int64_t kWrongLayout = MLUOP_LAYOUT_NTC;
 
-// What all three functions have. The tensors are in the order of the arguments, the result last.
+// The arguments that all three functions have. Tensors are in the order of the arguments, the result last.
 struct ConvolutionFaults {
   bool has_handle = false, has_counts = false, has_size = false, has_workspace = false;
   bool is_in_range = false, is_apart = false;
@@ -20,14 +20,14 @@ struct ConvolutionFaults {
   std::vector<Part> parts;
 
   static constexpr std::int64_t kOffsets = 3;
-  static constexpr bool kSizeIsLast = false;  // a query refuses a NULL workspace_size first
+  static constexpr bool kSizeIsLast = false;  // a query checks workspace_size for NULL first
   mutable std::vector<float> features = std::vector<float>(64), filters = std::vector<float>(64),
                              output_grad = std::vector<float>(64), filters_grad = std::vector<float>(64);
   mutable std::vector<std::int32_t> pairs = std::vector<std::int32_t>(64);
   mutable std::vector<std::int64_t> counts = std::vector<std::int64_t>(kOffsets);
   mutable std::vector<char> workspace = std::vector<char>(1 << 16);
 
-  // Sets what the tensors hold; returns what is passed as indice_num.
+  // Fills the tensors; returns the indice_num to pass.
   const std::int64_t* fill() const {
     counts[2] = count;
     pairs[2 * 2 * 4 + 1] = is_in_range ? 0 : 77;
@@ -58,7 +58,7 @@ struct ForwardCall : ConvolutionFaults {
 
   ForwardCall() {
     parts = {{.wrong_extent = {1, 1}},
-             {.wrong_extent = {0, 0, 0, 0, 0}},  // what the others are compared with
+             {.wrong_extent = {0, 0, 0, 0, 0}},  // the others are compared with this one
              {.wrong_extent = {1, 1, kNegative}},
              {.wrong_extent = {1, 1}}};
   }
@@ -140,7 +140,7 @@ struct FilterCall : ConvolutionFaults {
   }
 };
 
-// NULL pointers, in the order of the arguments; indice_num is before the result.
+// NULL pointers, in the order of the arguments; indice_num precedes the result.
 template <bool kIsQuery, class Call>
 void expect_missing(Stairs<Call>& stairs, const EachTensor<Call>& each) {
   stairs.bad("handle is NULL", [](Call& c) { c.has_handle = true; });
@@ -151,7 +151,7 @@ void expect_missing(Stairs<Call>& stairs, const EachTensor<Call>& each) {
   each.missing(3);
 }
 
-// Without rows a call ends well before it looks for data; then come data, workspace and what the data say.
+// Without rows a call succeeds before it checks data; then data pointers, workspace and contents are checked.
 template <bool kIsQuery, class Call>
 void expect_data(Stairs<Call>& stairs, const EachTensor<Call>& each, const std::string& overlap,
                  const std::string& pair) {

@@ -1,4 +1,4 @@
-// What the C functions of the convolutions accept, and in which order they look at it.
+// The arguments that the C functions of the convolutions accept, and the order of their checks.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@ using core::kLargeElements;
 using core::Slot;
 using core::value_name;
 
-// Where a layout has the kernel, the input channels and the output channels of filters.
-// The value is the position of the kernel's first dimension.
+// The order of kernel, input channels and output channels in a layout of filters. The value is the position
+// of the kernel's first dimension.
 enum class Form : std::uint8_t { kernel_first, channels_last, channels_first };
 
 // -- checks -------------------------------------------------------------------------------------------------
@@ -28,8 +28,8 @@ inline void refuse_inverse(const Arguments& arguments, const Positions& at) {
     arguments.fail(ErrorCode::not_supported, concat("inverse is ", arguments.size(at[0]), ", expected 0"));
 }
 
-// Checks of the counts, which have no descriptor, precede that of large tensors. If a kernel beyond this size
-// makes a tensor too large, its counts are not read: the caller need not have that many.
+// The counts, which have no descriptor, are checked before large tensors are rejected. If a kernel beyond
+// this size makes a tensor too large, its counts are not read, because the caller may not have that many.
 inline constexpr std::int64_t kLargestKernel = 4096;  // of mluOpGetIndicePairs
 
 inline std::span<const std::int64_t> counts_of(const Arguments& arguments, int indice_num) {
@@ -42,7 +42,8 @@ inline std::span<const std::int64_t> counts_of(const Arguments& arguments, int i
   return {static_cast<const std::int64_t*>(slot.data), static_cast<std::size_t>(count)};
 }
 
-// Whether filters of this many dimensions may have the layout: one with a depth has five, ARRAY four or five.
+// Whether filters of this rank may have the layout: layouts with a depth have five dimensions, ARRAY four or
+// five, the others four.
 inline bool fits_layout(std::int64_t layout, int rank) {
   if (layout == MLUOP_LAYOUT_ARRAY) return true;
   return rank == (layout == MLUOP_LAYOUT_NDHWC || layout == MLUOP_LAYOUT_NCDHW ? 5 : 4);
@@ -57,8 +58,8 @@ inline void check_layout(const Arguments& arguments, const Positions& at) {
                                                 value_name(arguments.signature().scalars[at[1]], layout)));
 }
 
-// MLU-OPS looks at the signs of the counts before shapes are known to agree. This reads no more of them than
-// both filters and indice_pairs say there are, and none of a kernel beyond kLargestKernel.
+// MLU-OPS checks the signs of the counts before shapes are known to agree. This reads only as many counts as
+// both filters and indice_pairs have offsets, and none of a kernel beyond kLargestKernel.
 template <Form kForm>
 void refuse_negative_counts(const Arguments& arguments, const Positions& at) {
   const Slot &filters = arguments.slot(at[1]), &counts = arguments.slot(at[0]);
@@ -86,8 +87,8 @@ inline void check_same_dtypes(const Arguments& arguments, const Positions& at) {
   }
 }
 
-// Counts are within 0 .. the rows of each tensor that `at` names from the second on: there cannot be
-// more different pairs.
+// Checks that counts are within 0 .. the rows of each tensor that `at` names from the second on, since there
+// cannot be more distinct pairs.
 inline void check_counts(const Arguments& arguments, const Positions& at) {
   std::int64_t k = 0;
   for (const std::int64_t count : counts_of(arguments, at[0])) {
@@ -123,8 +124,8 @@ inline void check_gradient_of_submanifold(const Arguments& arguments, const Posi
 
 // -- scratch memory -----------------------------------------------------------------------------------------
 
-// What the plan takes for tensors whose shapes agree. `from` has rows that are read, `to` those that are
-// added to or multiplied with, `filters` the dtype of all.
+// The scratch bytes of the plan for tensors whose shapes agree. `from` has the rows that are read, `to` those
+// that are added to or multiplied with, `filters` the dtype of all.
 template <template <class> class Plan>
 std::size_t plan_bytes(const Arguments& arguments, int indice_pairs, int indice_num, int from, int to) {
   const auto tensor = [&](int i) {
@@ -149,7 +150,7 @@ inline std::size_t filter_gradient_bytes(const Arguments& arguments, const Posit
 
 inline constexpr auto kBad = ErrorCode::bad_param, kUnsupported = ErrorCode::not_supported;
 
-// Of each list the last steps are for the operator alone.
+// The last steps of each list are only for the operator, not for its query.
 inline constexpr int kOperatorSteps = 2;
 template <std::size_t kCount>
 consteval std::span<const StepSpec> of_query(const StepSpec (&steps)[kCount]) {
@@ -313,7 +314,7 @@ struct Data {
          kLayout,
          kDataCounts,
          {"sub_m",
-          "with sub_m: as many rows come out as go in, the centre of an odd kernel has the most pairs",
+          "with sub_m: input_grad has the rows of output_grad, an odd kernel's centre the most pairs",
           &check_gradient_of_submanifold, "sub_m rows out_rows indice_num"},
          kSameDTypes},
         kDataSteps<false>);

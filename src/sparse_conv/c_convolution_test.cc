@@ -1,5 +1,5 @@
-// Convolutions along pairs through the C interface: results equal the definition in every layout, statuses,
-// the workspace protocol, and what is written when there is nothing to do.
+// Tests convolutions along pairs through the C interface: results in every layout, statuses, the workspace
+// protocol, and what an empty call writes.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -32,7 +32,7 @@ class CConvolution : public testing::Test {
   mluOpHandle_t handle = nullptr;
 };
 
-// One channel, sites 0 and 1 of a line under a kernel of three, as in the worked example of the pairs.
+// One channel, sites 0 and 1 on a line with a kernel of three, as in the example of the pairs.
 TEST_F(CConvolution, WorkedExample) {
   ConvolutionCall c(handle, {.kw = 3, .in = 1, .out = 1},
                     GivenPairs({.outputs = {}, .in = {{0, 1}, {0, 1}, {1}}, .out = {{1, 2}, {0, 1}, {0}}}, 2),
@@ -99,7 +99,7 @@ TEST_F(CConvolution, WhatIsBeyondTheCountsIsNotRead) {
   c.expect_equal_to_definition(true);
 }
 
-// The shape that is wrong is named as its own layout has it.
+// A message names the position of a wrong extent in the given layout.
 TEST_F(CConvolution, ShapesAreNamedAsTheLayoutHasThem) {
   const struct {
     mluOpTensorLayout_t layout;
@@ -161,7 +161,7 @@ TEST_F(CConvolution, CountsAreWithinTheRows) {
     EXPECT_EQ(message().substr(0, names.size()), names);
     c.expect_untouched();
   }
-  // Of the gradient of the features also within the rows of the other side.
+  // The gradient of the features also checks the rows of the other side.
   ConvolutionCall c = call({}, 12, 5);
   c.pairs.counts = {0, 6, 0};
   std::fill(c.pairs.entries.begin(), c.pairs.entries.end(), 0);
@@ -196,8 +196,8 @@ TEST_F(CConvolution, SubmanifoldOfTheGradient) {
   }
 }
 
-// Without elements anywhere a result that has some is 0, no workspace is needed, and queries answer 0. The
-// gradient of filters does not look at counts there.
+// If the inputs have no elements, the result is 0, no workspace is needed, and queries return 0. The gradient
+// of filters does not read counts then.
 TEST_F(CConvolution, WithoutElementsTheResultsAreZero) {
   const auto expect_zero = [](const Bytes& result) { EXPECT_EQ(result, Bytes(result.size(), 0)); };
   for (int which = 0; which < 3; ++which) {
@@ -236,7 +236,7 @@ TEST_F(CConvolution, TheWorkspaceIsUsedAndNothingAroundIt) {
                                std::to_string(size) + " or more");
       EXPECT_EQ((c.*operate)(nullptr, size), kBad);
       EXPECT_EQ((c.*operate)(c.pairs.counts.data(), size), kBad);
-      // It may reach into other arrays behind the counts, so which one is named depends on the heap.
+      // It may also overlap arrays after the counts, so which one is named depends on the heap.
       EXPECT_EQ(message().rfind("workspace overlaps ", 0), 0u) << turnoutLastError();
       ASSERT_EQ((c.*operate)(workspace.begin(), size), kOk) << turnoutLastError();
       workspace.expect_used_and_nothing_around_it();
@@ -258,7 +258,7 @@ TEST_F(CConvolution, NumActOutIsTheRowsOfTheResult) {
   c.expect_untouched();
 }
 
-// The plan depends on the instruction set: the query must use that of the handle, as the call does.
+// The plan depends on the instruction set, so the query must use that of the handle, like the call.
 TEST(CConvolutionWorkspace, IsThatOfTheInstructionSetOfTheHandle) {
   for (const Isa isa : supported_isas()) {
     mluOpContext handle({.threads = 2, .isa = isa});

@@ -1,4 +1,4 @@
-// The sparse-convolution descriptor of the C interface.
+// Implements the sparse-convolution descriptor of the C interface.
 #include "sparse_conv/c_descriptor.h"
 
 #include "bindings/mluop/call.h"

@@ -1,4 +1,4 @@
-// The sparse-convolution descriptor of the C interface, seen from inside.
+// The definition of the sparse-convolution descriptor of the C interface.
 #pragma once
 
 #include "turnout/mluop/mlu_op.h"
@@ -7,7 +7,7 @@
 struct mluOpSparseConvolutionStruct {
   static constexpr int kDims = 3;
 
-  // Zeros until the first Set: the checks of an operator refuse them where they refuse bad values.
+  // Zeros until the first Set, which the checks of an operator reject like other bad values.
   turnout::IndicePairsParams params{.batch_size = 0,
                                     .spatial_shape = turnout::Dims::filled(kDims, 0),
                                     .kernel_size = turnout::Dims::filled(kDims, 0),

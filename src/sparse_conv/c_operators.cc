@@ -1,4 +1,4 @@
-// The C functions of this family, for the tests that treat all C functions alike.
+// The C functions of this family, for the tests that cover all C functions.
 #include "bindings/mluop/call.h"
 #include "c_registry.h"
 #include "sparse_conv/c_descriptor.h"
@@ -7,10 +7,10 @@ namespace turnout::families::sparse_conv {
 
 using namespace core;
 
-// Beside the functions they belong to, in c_api.cc.
+// Defined in c_api.cc, next to their functions.
 extern const Signature& kMluOpGetIndicePairsWorkspaceSize;
 extern const Signature& kMluOpGetIndicePairs;
-// In c_convolution.cc.
+// Defined in c_convolution.cc.
 extern const Signature& kMluOpGetIndiceConvolutionForwardWorkspaceSize;
 extern const Signature& kMluOpIndiceConvolutionForward;
 extern const Signature& kMluOpGetIndiceConvolutionBackwardDataWorkspaceSize;
@@ -20,7 +20,7 @@ extern const Signature& kMluOpIndiceConvolutionBackwardFilter;
 
 namespace {
 
-// Not by mluOpSetSparseConvolutionDescriptor, so that the operators' own checks meet bad values too.
+// Does not use mluOpSetSparseConvolutionDescriptor, so that bad values reach the operators' checks.
 mluOpSparseConvolutionStruct sparse_convolution(Scalars s) {
   const auto dims = [](const ScalarValue& v) { return Dims(v.values, static_cast<int>(v.value)); };
   const std::int64_t mode = s[7].value < 0 || s[7].value > 255 ? 255 : s[7].value;
@@ -40,17 +40,17 @@ mluOpStatus_t query_indice_pairs(mluOpHandle_t handle, Descriptors d, void* cons
   return mluOpGetIndicePairsWorkspaceSize(handle, &convolution, d[0], d[1], d[2], d[3], size);
 }
 
-// Output space enough for more rows than a tensor may have, input space for more than a call may have.
+// The output space has more cells than a tensor may have rows, the input space more than a call may have.
 constexpr std::string_view kIndicePairsExample =
     "batch_size=1 pad=1 stride=1 dilation=1 input_space=101 filter_space=3 output_space=1000 sub_m=0 rows=5 "
     "out_rows=9";
 
-// The layout is a scalar of the signatures, and a field of the descriptor of filters, the second argument.
+// The layout is a scalar in the signatures, and a field of the descriptor of filters, the second argument.
 Descriptors with_layout(Descriptors d, const ScalarValue& layout) {
   if (d[1] != nullptr) d[1]->layout = static_cast<mluOpTensorLayout_t>(layout.value);
   return d;
 }
-// indice_num has no descriptor: without the one that stands for it, it is not given.
+// indice_num has no descriptor; it is absent if the descriptor that represents it is.
 const std::int64_t* counts(Descriptors d, void* const* data) {
   return d[3] == nullptr ? nullptr : static_cast<const std::int64_t*>(data[3]);
 }

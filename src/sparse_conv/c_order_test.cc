@@ -1,5 +1,5 @@
-// The orders of checks of the index pairs and of their descriptor, written out by hand. The generated
-// negative tests trust the signatures; these tests do not.
+// The order of checks of the index pairs and of their descriptor, written out by hand. Unlike the generated
+// negative tests, these do not rely on the signatures.
 #include <gtest/gtest.h>
 
 #include "c_stairs.h"
@@ -24,7 +24,7 @@ struct PairsCall {
                           .filter = {17, 17, 17},
                           .output = {1000, 1000, 1000},
                           .sub_m = 1};
-  // What Set would refuse.
+  // Values that Set would reject.
   std::int64_t pad = -1, stride = 0, dilation = 0;
   std::vector<Part> parts = {{.wrong_extent = {kNegative, 1}},
                              {.wrong_extent = {1, 1, 1}},

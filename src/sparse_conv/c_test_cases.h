@@ -1,4 +1,4 @@
-// One call of mluOpGetIndicePairs with all it needs, and the definition to compare it with.
+// One call of mluOpGetIndicePairs with its arguments, and the definition to compare with.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ inline std::int64_t volume_of(const std::vector<int>& extents) {
   return volume;
 }
 
-// One call: results painted, and a workspace of the queried size.
+// A call with painted results and a workspace of the queried size.
 struct Pairs {
   mluOpHandle_t handle;
   Convolution convolution;

@@ -1,4 +1,4 @@
-// What a call does beside finding pairs: defaults, room for outputs, two steps, and its messages.
+// Tests defaults, the number of output rows, the two steps, and error messages.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 constexpr std::int32_t kMin = std::numeric_limits<std::int32_t>::min(),
                        kMax = std::numeric_limits<std::int32_t>::max();
 
-// The message of a call that is refused, in one step and in two; "" when it is not. Nothing may be written.
+// The message of a rejected call, in one step and in two, which must write nothing; "" if it succeeds.
 template <class Index>
 std::string message_of(const std::vector<Index>& indices, int columns, const IndicePairsParams& p,
                        std::int64_t room = 64) {
@@ -67,7 +67,7 @@ TEST(IndicePairsCalls, TheFirstBadSiteIsNamed) {
   EXPECT_EQ(message(15, kMax), "get_indice_pairs: indices[3, 3] is 2147483647, expected 0 .. 6");
   EXPECT_EQ(message(15, kMin), "get_indice_pairs: indices[3, 3] is -2147483648, expected 0 .. 6");
 
-  // 64 bits are not cut to 32.
+  // 64-bit values are not truncated to 32 bits.
   std::vector<std::int64_t> wide(4, 1);
   wide[3] = (std::int64_t{1} << 32) + 1;
   EXPECT_EQ(message_of(wide, 4, p), "get_indice_pairs: indices[0, 3] is 4294967297, expected 0 .. 6");
@@ -76,7 +76,7 @@ TEST(IndicePairsCalls, TheFirstBadSiteIsNamed) {
             "get_indice_pairs: indices[0, 3] is -9223372036854775808, expected 0 .. 6");
 }
 
-// The largest value is out of range also in the largest space, in every number of dimensions.
+// The largest value is out of range even in the largest space, for every number of dimensions.
 TEST(IndicePairsCalls, TheEndOfInt32IsOutOfRange) {
   EXPECT_EQ(message_of<std::int32_t>({0, kMax}, 2, {.spatial_shape = {kMax}, .kernel_size = {1}}),
             "get_indice_pairs: indices[0, 1] is 2147483647, expected 0 .. 2147483646");
@@ -155,7 +155,7 @@ TEST(IndicePairsCalls, ParametersThatDoNotFitAreNamed) {
   }
 }
 
-// One integer stands for every dimension, as in Python; a list is taken as it is.
+// One integer applies to every dimension, as in Python; a list is used as given.
 TEST(IndicePairsCalls, OneIntegerForAllDimensions) {
   const std::vector<std::int32_t> indices = {0, 1, 1, 1, 0, 2, 1, 3};
   const std::size_t three = 3;
@@ -184,7 +184,7 @@ TEST(IndicePairsCalls, OneIntegerForAllDimensions) {
             "get_indice_pairs: kernel_size[0] is 0, expected 1 .. 2147483647");
 }
 
-// The number of threads may change while a call runs: what a call decided stays as it was.
+// The number of threads may change while a call runs, without effect on that call.
 TEST(IndicePairsCalls, ThreadsMayChange) {
   std::vector<std::int32_t> indices;
   for (std::int32_t i = 0; i < 20'000; ++i)
@@ -213,7 +213,7 @@ TEST(IndicePairsCalls, ThreadsMayChange) {
   changing.join();
 }
 
-// Whatever refuses a call, an observer hears of it.
+// An observer gets every error, whichever step throws it.
 TEST(IndicePairsCalls, RefusalsAreObserved) {
   Context context({.threads = 1});
   std::string heard;
@@ -235,11 +235,11 @@ TEST(IndicePairsCalls, RefusalsAreObserved) {
   expect_heard({0, 7}, {.spatial_shape = {7}, .kernel_size = {3}});
   expect_heard({0, 0}, {.spatial_shape = {7}, .kernel_size = {2}, .mode = ConvMode::submanifold});
   expect_heard({0, 0, 0, 0, 0}, {.spatial_shape = Dims::filled(4, kMax),
-                                 .kernel_size = {1, 1, 1, 1}});  // no index is so large
+                                 .kernel_size = {1, 1, 1, 1}});  // too large for any index
 }
 
 TEST(IndicePairsCalls, TooLittleRoomIsRefusedAndMoreIsFilled) {
-  // One site meets the outputs 0 .. 2.
+  // One site has the outputs 0 .. 2.
   const IndicePairsParams p{.spatial_shape = {5}, .kernel_size = {3}};
   EXPECT_EQ(message_of<std::int32_t>({0, 2}, 2, p, 2),
             "get_indice_pairs: out_indices.shape[0] is 2, expected at least 3 = num_act_out");
@@ -270,7 +270,7 @@ TEST(IndicePairsCalls, NoSitesAndNoOutputsStillHaveResults) {
   EXPECT_EQ(run(0, {.spatial_shape = {4, 4}, .kernel_size = {2, 2}}), 0);
   EXPECT_EQ(std::vector(&out[0][0], &out[0][0] + 9), minus);
   EXPECT_EQ(std::vector(num, num + 4), zeros);
-  // The site lies between the kernels.
+  // The site is between the kernels.
   EXPECT_EQ(
       run(1, {.spatial_shape = {4, 4}, .kernel_size = {2, 2}, .stride = {5, 5}, .output_shape = {1, 1}}), 0);
   EXPECT_EQ(std::vector(&out[0][0], &out[0][0] + 9), minus);
@@ -298,13 +298,13 @@ TEST(IndicePairsCalls, DefaultsAndOutputShapes) {
                    .output_padding = {1, 0},
                    .mode = ConvMode::transposed}),
             (Shape{10, 19}));
-  // A kernel that does not fit: the formula rounds down, also below zero.
+  // If the kernel does not fit, the formula rounds down, even below zero.
   EXPECT_EQ(shape({.spatial_shape = {1}, .kernel_size = {5}, .stride = {3}}), (Shape{-1}));
-  // The output shape given does not matter.
+  // A given output shape is ignored.
   EXPECT_EQ(shape({.spatial_shape = {9}, .kernel_size = {2}, .output_shape = {77}}), (Shape{8}));
 }
 
-// A padding moves the kernel off its site in submanifold mode, unless it is dropped. Other modes keep it.
+// In submanifold mode a padding moves the kernel off its site unless it is dropped. Other modes keep it.
 TEST(IndicePairsCalls, CentredOnSites) {
   IndicePairsParams p{.spatial_shape = {4}, .kernel_size = {3}, .padding = {0}};
   const std::int32_t indices[2][2] = {{0, 1}, {0, 2}};
@@ -339,7 +339,7 @@ TEST(IndicePairsCalls, ResultsMayBeWrittenAgain) {
   }
 }
 
-// Several indexes of one context live at once, and end in any order.
+// Several indexes of one context coexist and are destroyed in any order.
 TEST(IndicePairsCalls, IndexesAreIndependent) {
   Context context({.threads = 2});
   const IndicePairsParams p{.batch_size = 2, .spatial_shape = {20, 30}, .kernel_size = {3, 3}};

@@ -1,4 +1,4 @@
-// Convolution forward and its gradient for the features: blocks of output rows.
+// The convolution and its gradient with respect to the features, in blocks of output rows.
 #include "sparse_conv/convolution.h"
 
 #include <algorithm>
@@ -16,9 +16,9 @@ namespace families::sparse_conv {
 using namespace core;
 namespace {
 
-constexpr std::int64_t kBlockBytes = 128 << 10;  // of sums, which stay in the second cache
-constexpr std::int64_t kLeastRows = 64;          // of a block: fewer leave most tiles of a product incomplete
-constexpr std::int64_t kMostBatch = 96;          // pairs: a multiple of 4, 6 and 8 rows
+constexpr std::int64_t kBlockBytes = 128 << 10;  // of sums, which stay in the L2 cache
+constexpr std::int64_t kLeastRows = 64;          // of a block; fewer leave most tiles of a product incomplete
+constexpr std::int64_t kMostBatch = 96;          // pairs; a multiple of 4, 6 and 8 rows
 constexpr std::int64_t kBatchBytes = 256 << 10;  // of widened rows
 
 int threads_for(const Pairs& pairs, const ConvolutionShape& shape, int threads) {
@@ -29,7 +29,7 @@ int threads_for(const Pairs& pairs, const ConvolutionShape& shape, int threads) 
 
 int block_bits_for(std::int64_t rows, std::int64_t row_bytes, int threads) {
   std::int64_t most = std::min(ListedPair::kMostRows, kBlockBytes / std::max<std::int64_t>(row_bytes, 1));
-  // Four blocks for each thread, where there are rows enough, so that none waits long for another.
+  // Four blocks per thread if there are enough rows, so that threads finish at about the same time.
   if (threads > 1) most = std::min(most, std::max(kLeastRows, rows / (4 * threads)));
   return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(most, 8)))) - 1;
 }
@@ -52,7 +52,7 @@ void check_same_rows(const Arguments& arguments, const Positions& at) {
 
 namespace {
 
-// The distance between neighbouring offsets of filters [k.., in, out]. Dimensions of one entry have no say.
+// The distance between neighbouring offsets of filters [k.., in, out]. Dimensions of extent 1 are ignored.
 std::int64_t offset_stride(const std::int64_t* shape, const std::int64_t* stride, int rank) {
   int d = rank - 3;
   while (d > 0 && shape[d] == 1) --d;
@@ -73,7 +73,7 @@ void check_filter_strides(const Arguments& arguments, const Positions& at) {
     if (filters.stride[d] != expected)
       arguments.fail(ErrorCode::bad_param,
                      concat(arguments.name(at[0]), ".stride(", std::int64_t{d}, ") is ", filters.stride[d],
-                            ", expected kernel dimensions that lie behind each other"));
+                            ", expected contiguous kernel dimensions"));
     expected = saturating_product(expected, filters.shape[d]);
   }
 }
@@ -115,7 +115,7 @@ void ConvolutionPlan<Lane>::pack(Context& context, const ConvolutionOperands& op
   parallel_for(
       context, pairs_.offsets, 1,
       [&](std::int64_t k, std::int64_t) {
-        if (pairs_.counts[k] == 0 && !kept_) return;  // a kept index may have it even so
+        if (pairs_.counts[k] == 0 && !kept_) return;  // the kept index may contain it nevertheless
         const auto* from = static_cast<const std::byte*>(operands.filters) +
                            k * operands.offset_stride * size_of(shape_.dtype);
         kernels_.pack(
@@ -210,7 +210,7 @@ template class ConvolutionPlan<double>;
 
 namespace {
 
-// One convolution after the checks of its signature.
+// Runs one convolution after the checks of its signature.
 void convolve(Call& call, const ConstTensor& indice_pairs, const ConstTensor& indice_num,
               const ConstTensor& index, const PairRows& from, const PairRows& to, bool subm,
               const ConvolutionShape& shape, const ConvolutionOperands& operands) {

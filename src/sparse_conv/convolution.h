@@ -17,10 +17,10 @@ namespace turnout::families::sparse_conv {
 // Below this many multiply-adds a second thread takes longer to wake than it saves.
 inline constexpr double kParallelProducts = 4e6 / core::kGrainDivisor;
 
-// What both sides of a convolution are.
+// The shapes of a convolution.
 struct ConvolutionShape {
   DType dtype;
-  std::int64_t depth, columns;  // channels of the rows that are read, and of those that are added to
+  std::int64_t depth, columns;  // channels of the source rows and of the target rows
 };
 
 struct ConvolutionOperands {
@@ -31,19 +31,19 @@ struct ConvolutionOperands {
   std::int64_t offset_stride, depth_stride, column_stride;  // of filters [offsets, depth, columns]
 };
 
-// to[row] += from[pair's row] filters[k] along the pairs, from 0, then the bias. Rows that are added to are
-// cut into blocks whose sums stay in the second cache; a block is one thread's.
+// to[row] += from[pair's row] filters[k] along the pairs, from 0, then the bias. Target rows are cut into
+// blocks whose sums stay in the L2 cache; one thread computes a block.
 template <class Lane>
 class ConvolutionPlan {
  public:
-  // index: one that was made of these pairs before, or absent.
+  // index: one that was built from these pairs earlier, or absent.
   ConvolutionPlan(const Pairs& pairs, const ConvolutionShape& shape, int threads, Isa isa,
                   const ConstTensor& index = nullptr);
 
   std::size_t scratch_bytes() const;
   int threads() const { return threads_; }
 
-  // Refuses a pair that names no row before anything is written.
+  // Throws for a pair with a row out of range before anything is written.
   void run(Context& context, core::Call& call, const PairRows& from, const PairRows& to,
            const ConvolutionOperands& operands, core::Scratch& scratch);
 
@@ -57,7 +57,7 @@ class ConvolutionPlan {
   const core::matrix::Kernels<Lane>& kernels_;
   const std::int64_t padded_columns_;
   const int block_bits_, threads_;
-  const std::int64_t batch_;  // pairs that are multiplied together
+  const std::int64_t batch_;  // the number of pairs that are multiplied at once
   PairLists lists_;
   std::optional<KeptIndex> kept_;
   PairsByRow by_row_;
@@ -82,7 +82,7 @@ class FilterGradientPlan {
 
  private:
   struct Worker;
-  // Offsets first .. last-1, and of their results the rows begin .. end-1.
+  // Offsets first .. last-1, and rows begin .. end-1 of their results.
   struct Task {
     std::int64_t first, last, begin, end;
   };

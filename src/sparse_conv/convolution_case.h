@@ -1,5 +1,5 @@
-// One convolution or pooling along given pairs, on every instruction set and several numbers of threads,
-// against the definition.
+// Compares a convolution or pooling along given pairs with the definition, on every instruction set and for
+// several numbers of threads.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ T random_value(std::mt19937& random) {
 
 enum class Order { sorted, shuffled, one_row, empty };
 
-// `offsets` lists of pairs; some rows twice, some never; the number of pairs differs between offsets.
+// `offsets` lists of pairs of different lengths, in which some rows occur twice and some never.
 inline Pairs make_pairs(Order order, std::int64_t offsets, std::int64_t rows, std::int64_t out_rows,
                         unsigned seed) {
   std::mt19937 random(seed);
@@ -63,7 +63,7 @@ inline Pairs make_pairs(Order order, std::int64_t offsets, std::int64_t rows, st
   return pairs;
 }
 
-// The pairs as tensors; what is beyond the counts is no row.
+// The pairs as tensors; entries beyond the counts are not valid rows.
 struct PairTensors {
   std::int64_t offsets, columns = 0;
   std::vector<std::int32_t> entries, num32;
@@ -88,7 +88,7 @@ struct PairTensors {
   ConstTensor num() const { return is_wide ? view(num64.data(), {offsets}) : view(num32.data(), {offsets}); }
 };
 
-// Rows of T, and what they are in lanes.
+// Rows of T, and the same rows in lanes.
 template <class T>
 struct Values {
   using Lane = core::matrix::LaneOf<T>;
@@ -106,8 +106,8 @@ struct Values {
   Tensor tensor(std::int64_t rows, std::int64_t columns) { return view(memory.data(), {rows, columns}); }
 };
 
-// Where `actual` must be: bit-equal, or where the instruction set rounds products (SSE4) within the error of
-// two sums of `terms` terms each, whose magnitudes add up to `magnitude`.
+// `actual` must be bit-equal or, if the instruction set rounds products (SSE4), within the error of two sums
+// of `terms` terms each, whose magnitudes add up to `magnitude`.
 template <class T>
 void expect_rows(Isa isa, Guarded<T>& actual, const std::vector<core::matrix::LaneOf<T>>& expected,
                  const std::vector<core::matrix::LaneOf<T>>& magnitude, std::int64_t terms) {
@@ -141,7 +141,7 @@ struct ConvolutionCase {
   Order order = Order::shuffled;
   std::int64_t offsets = 9, rows = 70, out_rows = 50, in = 16, out = 16;
   bool inverse = false, subm = false, bias = true;
-  bool transposed = false;  // filters lie as [out, offsets, in]
+  bool transposed = false;  // filters are stored as [out, offsets, in]
   unsigned seed = 1;
   std::vector<int> threads = {1, 2, 5};
 };

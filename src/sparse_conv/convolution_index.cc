@@ -1,4 +1,4 @@
-// Builds an index of pairs that is kept between calls.
+// Builds an index of pairs for use in later calls.
 #include "core/dtypes.h"
 #include "sparse_conv/pair_lists.h"
 #include "sparse_conv/signature.h"

@@ -1,5 +1,5 @@
-// An index that is kept between convolutions: it changes no bit of their results, and one that is corrupt is
-// refused or, when it changes during a call, leads nowhere.
+// Tests an index that is kept between convolutions: results are bit-identical, a corrupt index is rejected,
+// and one that changes during a call causes no access outside the arrays.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -20,7 +20,7 @@ std::vector<std::int64_t> make_index(Context& context, const ConstTensor& pairs,
   return index;
 }
 
-// Rows that fill more than two blocks of the index, the last not whole.
+// Rows that fill more than two blocks of the index, the last one partially.
 struct IndiceConvolutionIndexCase {
   std::int64_t rows = 1300, out_rows = 1100, in = 8, out = 24;
   bool inverse = false, subm = false;
@@ -73,7 +73,7 @@ TEST(IndiceConvolutionIndex, ChangesNoBit) {
   compare_with_and_without<bf16>({.rows = 512, .out_rows = 513}, {2});
 }
 
-// Sums of wide rows are in blocks of fewer rows than the index has: down to eight.
+// Sums of wide rows are computed in smaller blocks than those of the index, down to eight rows.
 TEST(IndiceConvolutionIndex, FitsAnyNumberOfChannels) {
   compare_with_and_without<float>({.in = 300, .out = 3}, {1, 2});
   compare_with_and_without<float>({.in = 2, .out = 5000}, {1});
@@ -95,7 +95,7 @@ struct IndiceConvolutionIndexRefusals : testing::Test {
   std::vector<float> filters = std::vector<float>(4 * 8 * 8, 1);
   std::vector<float> out = std::vector<float>(static_cast<std::size_t>(out_rows * 8), 7);
   static constexpr std::size_t kFirst =
-      3;  // word of the first pair, behind where the two blocks begin and end
+      3;  // word of the first pair, after the beginnings and the end of the two blocks
 
   std::string message(std::int64_t read_rows) {
     const ConstTensor kept = view(index.data(), {static_cast<std::int64_t>(index.size())});
@@ -142,7 +142,7 @@ TEST_F(IndiceConvolutionIndexRefusals, APairThatNamesWhatIsNotThere) {
   index[kFirst] = (right[kFirst] & ~std::int64_t{0x7FFFFFFF}) | 700;
   EXPECT_EQ(message(),
             "indice_convolution_forward: index[3] has row 700, expected 0 .. 699, the rows of features");
-  // All pairs of the first block, but for those that are not looked at eight at a time.
+  // All pairs of the first block except the last ones, which are not checked eight at a time.
   for (std::size_t i = kFirst; i < kFirst + static_cast<std::size_t>(right[1]) / 8 * 8; ++i)
     index[i] = (right[i] & ~std::int64_t{0x7FFFFFFF}) | 700;
   EXPECT_EQ(message(),
@@ -158,7 +158,7 @@ TEST_F(IndiceConvolutionIndexRefusals, APairThatNamesWhatIsNotThere) {
     index[kFirst + 17] = hostile;
     EXPECT_EQ(message().find("indice_convolution_forward: index[20] has "), 0u) << message();
   }
-  // Made for more rows than there are.
+  // An index for more rows than there are.
   index = right;
   EXPECT_NE(message(rows / 2).find(" has row "), std::string::npos);
 }
@@ -195,7 +195,7 @@ TEST_F(IndiceConvolutionIndexRefusals, WhatItIsMadeOf) {
   EXPECT_EQ(make({rows, out_rows}).find("indice_convolution_index: indice_num[0] is -1, expected 0 .. "), 0u);
 }
 
-// In a process of its own: what changes between check and use must not lead out of the rows.
+// Runs in a separate process. Changes between check and use must not cause an access outside the rows.
 TEST(IndiceConvolutionIndexRaces, AnIndexThatChangesBetweenCheckAndUse) {
   expect_survives([] {
     const std::int64_t rows = 40'000;  // enough for several threads

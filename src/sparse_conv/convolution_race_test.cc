@@ -1,4 +1,4 @@
-// Pairs, counts and kept indices that change during a convolution or pooling: no access leaves the tensors.
+// Tests that no access leaves the tensors if pairs, counts or kept indices change during a call.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -83,7 +83,7 @@ TEST(ConvolutionRaces, AKeptIndexThatChangesBetweenCheckAndUse) {
 }
 
 TEST(ConvolutionRaces, PairsThatChangeAtAnyTime) {
-  if (kThreadSanitizer) GTEST_SKIP() << "the race is the caller's";
+  if (kThreadSanitizer) GTEST_SKIP() << "the caller's data race is intended";
   expect_survives([] {
     for (const bool ascending : {false, true}) {
       Convolution c(ascending);

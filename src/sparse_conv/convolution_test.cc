@@ -1,4 +1,4 @@
-// Convolutions along given pairs against their definition: dtypes x layouts x ISA x threads x orders of
+// Compares convolutions along given pairs with their definition: dtypes x layouts x ISA x threads x orders of
 // pairs.
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 namespace turnout::test {
 namespace {
 
-// Two sites, a kernel of three, by hand: out[o] = the sum of in[i] W[k] over the pairs, and the bias.
+// By hand: two sites, a kernel of three; out[o] is the sum of in[i] W[k] over the pairs plus the bias.
 TEST(IndiceConvolution, WorkedExample) {
   const std::int32_t pairs[3][2][2] = {{{0, -1}, {1, -1}}, {{0, 1}, {0, 1}}, {{1, -1}, {0, -1}}};
   const std::int32_t num[3] = {1, 2, 1};
@@ -45,7 +45,7 @@ TEST(IndiceConvolution, WorkedExample) {
   EXPECT_EQ(filters_grad[2][1], 4 * 1);
 }
 
-// Enough rows for several blocks of sums, in the order that a sorted list never has.
+// Enough rows for several blocks of sums, in descending order.
 TEST(IndiceConvolution, TargetRowsThatDescend) {
   constexpr std::int64_t kRows = 10000;
   std::vector<std::int32_t> pairs(2 * kRows);
@@ -117,7 +117,7 @@ TEST(IndiceConvolution, SizesOfZeroAndOne) {
   compare_convolution<float>({.offsets = 1, .rows = 30, .out_rows = 30, .subm = true});
 }
 
-// Sums in f32 are as near those in f64 as their number of terms lets them be.
+// Sums in f32 are as near those in f64 as their number of terms allows.
 TEST(IndiceConvolution, F32IsNearF64) {
   std::mt19937 random(9);
   const std::int64_t rows = 400, channels = 64;
@@ -153,7 +153,7 @@ struct IndiceConvolutionRefusals : testing::Test {
   std::vector<float> in_grad = std::vector<float>(features.size(), 7);
   std::vector<float> filters_grad = std::vector<float>(filters.size(), 7);
 
-  // The messages of all three; they write nothing.
+  // The messages of all three operators, which must write nothing.
   std::vector<std::string> messages(const IndiceConvolutionParams& params = {}) {
     Context context({.threads = 5});
     std::vector<std::string> all;
@@ -205,7 +205,7 @@ TEST_F(IndiceConvolutionRefusals, TheFirstPairThatNamesNoRow) {
       "of output_grad");
 }
 
-// A count of pairs that are all padding, -1 on both sides.
+// A count that includes padding, -1 on both sides.
 TEST_F(IndiceConvolutionRefusals, MorePairsThanThereAre) {
   for (const int side : {0, 1}) std::fill_n(given.side(2, side), given.num32[2], -1);
   for (const std::string& message : messages())
@@ -243,10 +243,10 @@ TEST_F(IndiceConvolutionRefusals, NotOfTheCentreOfASubmanifoldConvolution) {
   for (const std::string& message : messages({.subm = true})) EXPECT_EQ(message, "");
 }
 
-// Another thread writes to the pairs meanwhile: the call answers or refuses, and stays within its rows.
+// While another thread writes to the pairs, the call must return or throw, and stay within its rows.
 TEST(IndiceConvolution, PairsThatChangeDuringACallLeadNowhere) {
 #ifdef TURNOUT_THREAD_SANITIZER
-  GTEST_SKIP() << "a race on purpose";
+  GTEST_SKIP() << "the data race is intended";
 #endif
   const std::int64_t rows = 4000;
   PairTensors given(make_pairs(Order::sorted, 5, rows, rows, 3), false);

@@ -1,4 +1,4 @@
-// The gradient of the filters: sums of outer products over the pairs of each offset.
+// The gradient with respect to the filters: sums of outer products over the pairs of each offset.
 #include <algorithm>
 
 #include "core/dtypes.h"
@@ -14,10 +14,10 @@ namespace families::sparse_conv {
 using namespace core;
 namespace {
 
-// Pairs that are summed on their own: a plain f32 sum over 248,636 terms errs by 1.5e-5, sums of 512 by
-// 1.0e-6. Part of the definition.
+// The number of pairs in a partial sum: a plain f32 sum over 248,636 terms has an error of 1.5e-5, with sums
+// of 512 it is 1.0e-6. Part of the definition.
 constexpr std::int64_t kChunk = 512;
-constexpr std::int64_t kBatch = 128;  // pairs whose rows are looked up, and widened, at once
+constexpr std::int64_t kBatch = 128;  // pairs whose rows are looked up and widened at once
 
 std::int64_t chunks_of(std::int64_t count) { return (count + kChunk - 1) / kChunk; }
 
@@ -41,8 +41,8 @@ FilterGradientPlan<Lane>::FilterGradientPlan(const Pairs& pairs, const Convoluti
                        kParallelProducts
                    ? 1
                    : threads) {
-  // One thread takes all offsets together, so that rows which are near each other are used for all of them
-  // while they are in the cache. Several take groups of offsets, and slices of results where those are few.
+  // A single thread takes all offsets together, so that it uses neighbouring rows for all of them while they
+  // are in the cache. Several threads take groups of offsets, or slices of results if there are few offsets.
   groups_ = threads_ == 1 ? 1 : std::clamp<std::int64_t>(pairs.offsets, 1, 4 * threads_);
   const std::int64_t tiles = std::max<std::int64_t>(1, shape.depth / kernels_.tile_rows);
   slices_ = std::clamp<std::int64_t>((threads_ == 1 ? 1 : 4 * threads_) / groups_, 1, tiles);
@@ -58,7 +58,7 @@ std::size_t FilterGradientPlan<Lane>::scratch_bytes() const {
          static_cast<std::size_t>(threads_) * worker;
 }
 
-// Groups have about as many pairs as each other.
+// Groups have about equal numbers of pairs.
 template <class Lane>
 typename FilterGradientPlan<Lane>::Task FilterGradientPlan<Lane>::task(std::int64_t i) const {
   const std::int64_t group = i / slices_, slice = i % slices_;

@@ -1,5 +1,5 @@
-// Differential fuzzer: any geometry and any sites, any pairs; a legal call equals the definition on every
-// instruction set, a site or a pair out of range is refused whole.
+// Differential fuzzer over geometries, sites and pairs. A legal call must equal the definition on every
+// instruction set; a call with a site or a pair out of range must write nothing.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -31,7 +31,7 @@ void run(FuzzInput& in) {
     if (!subm) p.stride[d] = in.between(1, 4);
     p.output_shape[d] = subm ? p.spatial_shape[d] : in.between(1, longest);
   }
-  // A space far beyond the sites takes the other index.
+  // A very large space uses sorted keys instead of the bitmap.
   if (in.one_in(4)) p.spatial_shape[0] = p.output_shape[0] = 2147483647;
 
   const std::int64_t rows = in.between(0, 60), columns = dims + 1;
@@ -90,7 +90,7 @@ void run(FuzzInput& in) {
   }
 }
 
-// Any pairs of rows, as lists and as the operators take them; inverse: with inputs and outputs exchanged.
+// Arbitrary pairs of rows, as lists and as tensors; inverse: with inputs and outputs exchanged.
 template <class Index>
 struct FuzzedPairs {
   reference::Pairs lists;
@@ -122,7 +122,7 @@ reference::Rows<float> small_numbers(std::int64_t rows, std::int64_t width) {
   return made;
 }
 
-// Convolutions along any pairs. SSE4 rounds products, so numbers are small integers: all sums are exact.
+// Convolutions along arbitrary pairs of small integers: all sums are exact, even though SSE4 rounds products.
 template <class Index>
 void run_convolution(FuzzInput& in) {
   const std::int64_t offsets = in.between(0, 5), rows = in.between(0, 40), out_rows = in.between(0, 40);
@@ -135,7 +135,7 @@ void run_convolution(FuzzInput& in) {
   std::size_t centre = 0;
   for (std::size_t k = 1; k < num.size(); ++k)
     if (num[k] > num[centre]) centre = k;
-  // One pair, or one count, that is out of range.
+  // One pair or one count may be out of range.
   bool legal = true;
   if (offsets > 0 && in.one_in(4)) {
     const auto k = static_cast<std::size_t>(in.between(0, offsets - 1));
@@ -185,7 +185,7 @@ void run_convolution(FuzzInput& in) {
               indice_convolution_backward_data(dy, w, pairs_view, num_view, nullptr,
                                                view(to, {rows, channels}), params, context);
             });
-    // Along a kept index, which may have a word that is not right: refused, or the sum of other pairs.
+    // With a kept index that may have a wrong word, the call must throw or sum other pairs.
     std::vector<std::int64_t> index;
     bool is_made = true;
     try {
@@ -221,7 +221,7 @@ void run_convolution(FuzzInput& in) {
   }
 }
 
-// Pooling along any pairs, of which one may be out of range.
+// Pooling along arbitrary pairs, of which one may be out of range.
 template <class Index>
 void run_pool(FuzzInput& in) {
   const std::int64_t offsets = in.between(1, 5), rows = in.between(1, 40), out_rows = in.between(1, 40);

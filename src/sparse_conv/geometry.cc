@@ -20,7 +20,7 @@ std::int64_t part_count(const IndicePairsParams& p, int d) {
   return has_classes(p) && p.spatial_shape[d] <= kMaxParts ? p.spatial_shape[d] : 0;
 }
 
-// Plans offsets, classes and extent of one dimension. Returns the least output coordinate of any site.
+// Plans offsets, classes and extent of one dimension. Returns the smallest output coordinate of any site.
 std::int64_t plan_dim(const IndicePairsParams& p, int d, Scratch& memory, GeometryDim& dim) {
   const std::int64_t kernel = p.kernel_size[d], stride = p.stride[d], padding = p.padding[d];
   const bool transposed = p.mode == ConvMode::transposed;
@@ -64,7 +64,7 @@ std::int64_t plan_dim(const IndicePairsParams& p, int d, Scratch& memory, Geomet
 void plan_windows(const IndicePairsParams& p, Geometry& g) {
   const GeometryDim& x = g.dim[g.dims - 1];
   const std::int64_t kernel = p.kernel_size[g.dims - 1];
-  // The taps by class, within a class by ascending delta: a counting sort, with class_windows as its cursors.
+  // Sorts taps by class, then by ascending delta: a counting sort with class_windows as its cursors.
   std::int32_t* next = g.class_windows;
   std::fill_n(next, x.classes + 1, 0);
   for (std::int64_t k = 0; k < kernel; ++k)
@@ -75,7 +75,7 @@ void plan_windows(const IndicePairsParams& p, Geometry& g) {
     const std::int64_t k = g.transposed ? j : kernel - 1 - j;  // ascending delta
     if (x.offsets[k].cls >= 0) g.taps[next[x.offsets[k].cls]++].k = static_cast<std::int32_t>(k);
   }
-  // A new window begins with each class, and where the next tap does not fit the last window.
+  // A new window begins with each class, and if the next tap does not fit the last window.
   g.width = 1;
   for (std::int32_t t = 0; t < tap_count; ++t) {
     const auto [delta, cls] = x.offsets[g.taps[t].k];
@@ -95,7 +95,7 @@ void plan_windows(const IndicePairsParams& p, Geometry& g) {
   g.class_windows[x.classes] = g.window_count;
 }
 
-// Lists the row offsets: all combinations of the other dimensions' offsets under which some site meets an
+// Lists the row offsets: all combinations of the other dimensions' offsets under which some site has an
 // output.
 void plan_rows(const IndicePairsParams& p, Geometry& g) {
   const int last = g.dims - 1;
@@ -130,7 +130,7 @@ SitePart GeometryDim::computed_part(std::int64_t i) const {
   std::uint64_t base = static_cast<std::uint64_t>(i), residue = 0;
   if (stride > 1) {
     const auto t =
-        static_cast<std::uint64_t>(i + padding);  // below 2^32: the rounded-up reciprocal divides exactly
+        static_cast<std::uint64_t>(i + padding);  // below 2^32, so the rounded-up reciprocal divides exactly
     const auto q = static_cast<std::uint64_t>(static_cast<unsigned __int128>(t) * reciprocal >> 64);
     base = q - static_cast<std::uint64_t>(padding / stride);
     residue = t - q * static_cast<std::uint64_t>(stride);

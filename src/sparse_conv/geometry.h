@@ -1,6 +1,5 @@
 // The geometry of one convolution as sums: an output coordinate is the site's base plus the offset's delta.
-// The words (cell, leaf, class, row offset, window, tap, slot) are defined in README.md, "The words, and an
-// example".
+// README.md, "Terms and an example", defines cell, leaf, class, row offset, window, tap and slot.
 //
 // In each dimension, with a = k * dilation for kernel offset k:
 //
@@ -9,9 +8,9 @@
 //   delta padding / stride - a / stride, for the k with a % stride == r
 // - transposed: base i * stride, delta a - padding
 //
-// The residue r decides the class of a site; every kernel offset belongs to one class; within a class all
-// modes look alike. Output coordinates are flattened in an output shape that has a margin in each dimension.
-// A sum that leaves the shape ends in a margin cell, which is never set, so no border is tested.
+// The residue r determines the class of a site, and every kernel offset belongs to one class; within a class
+// all modes are alike. Output coordinates are flattened in an output shape with a margin in each dimension. A
+// sum outside the output shape ends in a margin cell, which is never set, so no border is tested.
 #pragma once
 
 #include <cstdint>
@@ -26,13 +25,13 @@ inline constexpr int kMaxWidth = 17;
 
 struct KernelOffset {  // of one dimension
   std::int64_t delta;
-  std::int32_t cls;  // -1: no site meets an output under this offset
+  std::int32_t cls;  // -1: no site has an output under this offset
 };
 
-// What one coordinate of a site adds to its leaf and to its class, where strides make classes.
+// The contribution of one coordinate of a site to its leaf and its class, if strides make classes.
 struct SitePart {
   std::uint64_t leaf;  // added to the leaf; in the last dimension added to x
-  // Added to the class. kNoClass: the site has no output, for any values of its other coordinates.
+  // Added to the class. kNoClass: the site has no output, whatever its other coordinates are.
   std::int64_t cls;
 };
 inline constexpr std::int64_t kNoClass = -(std::int64_t{1} << 56);
@@ -54,7 +53,7 @@ struct GeometryDim {
 };
 
 struct RowOffset {  // a kernel offset in all dimensions but the last
-  // Modulo 2^64: parts of a sum may be negative, but the sum itself is a leaf of the space.
+  // Modulo 2^64: parts of a sum may be negative, but the sum is a leaf of the space.
   std::uint64_t leaf_delta;
   std::int64_t k;  // the first of its kernel offsets
   std::int32_t cls;
@@ -80,7 +79,7 @@ struct Geometry {
   GeometryDim dim[Dims::kMax];
   std::int64_t leaf_cells, width;
   std::int64_t row_leaves, batch_leaves;  // leaves of a row of the last dimension, of a batch
-  std::int64_t bias;                      // the leaf of coordinate 0: margins below it have leaves too
+  std::int64_t bias;                      // the leaf of coordinate 0, since margins below it have leaves too
   std::uint64_t leaves;                   // of the whole space
   RowOffset* offsets;
   std::int64_t offset_count;
@@ -101,7 +100,7 @@ bool has_classes(const IndicePairsParams& params);
 
 // Bytes of the arrays of a Geometry. `params` are checked.
 std::size_t geometry_bytes(const IndicePairsParams& params);
-// Error(not_supported) for a space beyond 2^58 leaves.
+// Throws Error(not_supported) for a space of more than 2^58 leaves.
 void make_geometry(core::Call& call, const IndicePairsParams& params, core::Scratch& memory,
                    Geometry& geometry);
 

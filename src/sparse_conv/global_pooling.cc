@@ -15,13 +15,13 @@ namespace families::sparse_conv {
 using namespace core;
 namespace {
 
-// Rows that are summed on their own before they are added to the total, as in the gradient of filters: the
-// error of a mean does not grow with the number of rows. Part of the definition.
+// The number of rows that are summed before their sum is added to the total, as in the gradient of filters,
+// so that the error of a mean does not grow with the number of rows. Part of the definition.
 constexpr std::int64_t kChunk = 512;
-constexpr std::int64_t kSlice = 16;       // channels: threads do not write to the same cache line
-constexpr std::int64_t kMostRows = 4096;  // of a range, and between looks whether the call is to end
+constexpr std::int64_t kSlice = 16;       // channels, so that threads do not write to the same cache line
+constexpr std::int64_t kMostRows = 4096;  // rows of a range, and between checks for an interruption
 
-// The batch number of each row, checked and copied: the caller's may change while the call runs.
+// The batch number of each row, checked and copied, because the caller's may change during the call.
 class Batches {
  public:
   Batches(std::int64_t rows, std::int64_t size) : rows_(rows), size_(size) {}
@@ -57,7 +57,7 @@ class Batches {
  private:
   [[noreturn]] void refuse(Call& call, std::int64_t row, std::int64_t number) const {
     const std::string expected =
-        size_ == 0 ? "but there are no batches" : concat("expected 0 .. ", size_ - 1);
+        size_ == 0 ? "expected no rows, since there are no batches" : concat("expected 0 .. ", size_ - 1);
     call.refuse(concat(call.name("indices"), "[", row, ", 0] is ", number, ", ", expected));
   }
 
@@ -72,7 +72,7 @@ struct LaneRows {
   const matrix::Kernels<Lane>& kernels;
   const ConstTensor& tensor;
 
-  // Channels first .. first+count-1 of a row; in `buffer` unless they are lanes already.
+  // Channels first .. first+count-1 of a row, widened into `buffer` unless they are lanes already.
   const Lane* operator()(std::int64_t row, std::int64_t first, std::int64_t count, Lane* buffer) const {
     const void* at =
         static_cast<const std::byte*>(tensor.data) + (row * tensor.shape[1] + first) * size_of(tensor.dtype);
@@ -84,8 +84,8 @@ struct LaneRows {
 
 enum class Reduction : std::uint8_t { max, mean };
 
-// A thread has a slice of the channels of all rows, so that each result is reduced in ascending row for any
-// number of threads.
+// Each thread takes a slice of the channels of all rows, so that every result is reduced in ascending order
+// of rows for any number of threads.
 template <class Lane>
 class GlobalPoolPlan {
  public:
@@ -196,7 +196,7 @@ void pool(const Caller& caller, const Signature& op, const ConstTensor& features
   });
 }
 
-// Calls f(begin, end, number) for ranges of rows; `number` is that of the thread.
+// Calls f(begin, end, number) for ranges of rows; `number` is the thread's number.
 template <class F>
 void for_rows(Context& context, int threads, std::int64_t rows, const F& f) {
   const std::int64_t grain = std::clamp<std::int64_t>(rows / (4 * threads), 1, kMostRows);

@@ -1,4 +1,4 @@
-// Pooling of whole batch elements against its definition: dtypes x ISA x threads x orders of rows.
+// Compares pooling of whole batch elements with its definition: dtypes x ISA x threads x orders of rows.
 #include <gtest/gtest.h>
 
 #include <string>

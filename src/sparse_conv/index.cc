@@ -19,8 +19,8 @@ constexpr std::int64_t kSteps = 65536;  // words of a bitmap in one range of a t
 constexpr std::int64_t kBitmapBytes =
     256;  // bytes of a bitmap that are cleared and counted in the time that sorting one site takes
 
-// Computes cells: leaf * 32 + bit, of coordinate x of the row that begins with leaf_base. 32-bit cells have
-// so few leaves that the division is a multiplication.
+// Computes the cell, leaf * 32 + bit, of coordinate x in the row that begins with leaf_base. 32-bit cells
+// have so few leaves that a multiplication replaces the division.
 struct LeafDivider {
   std::uint64_t cells, factor;
   explicit LeafDivider(std::int64_t leaf_cells)
@@ -35,7 +35,7 @@ struct LeafDivider {
 
 std::int64_t blocks_of(std::int64_t rows) { return (rows + kSiteGrain - 1) / kSiteGrain; }
 
-// Upper bounds that follow from the parameters alone: how many classes, how many slots.
+// Upper bounds for the numbers of classes and slots that depend only on the parameters.
 std::int64_t class_bound(const IndicePairsParams& p) {
   std::int64_t classes = 1;
   for (int d = 0; d < p.kernel_size.count() && p.mode != ConvMode::transposed; ++d)
@@ -52,8 +52,8 @@ std::int64_t slot_bound(const IndicePairsParams& p) {
   return (taps - 1) / taps_of_window + 1;
 }
 
-// A coordinate, or the batch number, of a site: `last` if it is beyond. Indices may have changed since they
-// were checked; everything behind this function relies on the range.
+// A coordinate or the batch number of a site, limited to `last`, because indices may have changed since they
+// were checked. All later code relies on the range.
 template <class Index>
 std::int64_t bounded(const Index& given, std::int64_t last) {
   using Unsigned = std::make_unsigned_t<Index>;  // a negative value is large
@@ -88,7 +88,7 @@ struct Placer {
   }
 };
 
-// f(integral_constant<int, dims>)
+// Calls f(integral_constant<int, dims>).
 template <class F>
 void visit_dims(int dims, const F& f) {
   switch (dims) {
@@ -177,7 +177,7 @@ PairIndex::PairIndex(const PairIndexPlan& plan, Context& context, Call& call, co
     self_slot_ = in_window ? 0 : g.slots;
     self_bit_ = in_window ? static_cast<std::uint32_t>(-g.windows[0].delta) : 0;
   }
-  if (g.classes == 0) {  // no offset meets an output anywhere
+  if (g.classes == 0) {  // no offset has an output anywhere
     active_ = g.submanifold ? rows_ : 0;
     return;
   }
@@ -188,15 +188,15 @@ PairIndex::PairIndex(const PairIndexPlan& plan, Context& context, Call& call, co
   }
 }
 
-// There is one class: the position of a site is its row, and its cell is a sum of products. Both parts of the
-// sum are bounded by what the last site has: indices may have changed since they were checked, and every leaf
+// For one class: the position of a site is its row, and its cell is a sum of products. Both parts of the sum
+// are limited to those of the last site, because indices may have changed since they were checked; every leaf
 // between those of the first and the last site can be looked up under every row offset.
 template <class Cell, int kDims, class Index>
 void PairIndex::place_sites(Context& context, const Index* indices, Cell* cells) {
   const Geometry& g = geometry_;
   const auto scale = [&](int d) { return g.transposed ? static_cast<Cell>(g.dim[d].stride) : Cell{1}; };
-  // A window may start at a negative x. Adding `extent` makes x positive and moves it one row on; `first` is
-  // one row back to make up for that.
+  // A window may start at a negative x. Adding `extent` makes x positive and moves it one row forward;
+  // `first` is one row back to compensate.
   const auto first = static_cast<Cell>(g.bias - g.row_leaves);
   std::array<Cell, kDims> factors = {static_cast<Cell>(g.batch_leaves)};
   Cell last_base = factors[0] * static_cast<Cell>(g.batch_size - 1);
@@ -227,8 +227,7 @@ void PairIndex::place_sites(Context& context, const Index* indices, Cell* cells)
   });
 }
 
-// Sorts the sites by class and keeps their order within a class: blocks of sites are placed and counted, then
-// sorted.
+// Sorts the sites by class, stably: blocks of sites are placed and counted, then sorted.
 template <class Cell, int kDims, class Index>
 void PairIndex::place_in_classes(Context& context, const Index* indices, Cell* cells, std::int64_t* counts,
                                  Place<Cell>* places) {
@@ -236,7 +235,7 @@ void PairIndex::place_in_classes(Context& context, const Index* indices, Cell* c
   const std::int64_t blocks = blocks_of(rows_), classes = g.classes, rows = rows_;
   const Placer<kDims> shared(g);
   parallel_for(context, blocks, 1, [&](std::int64_t block, std::int64_t) {
-    const Placer<kDims> placer = shared;  // a local copy: stores cannot change it
+    const Placer<kDims> placer = shared;  // a local copy, which stores cannot change
     Place<Cell>* to = places;
     std::int64_t* count = counts + block * classes;
     std::fill_n(count, classes, std::int64_t{0});
@@ -275,7 +274,7 @@ void PairIndex::place_in_classes(Context& context, const Index* indices, Cell* c
   });
 }
 
-// Calls f(slot, begin, end) for ranges of positions that have a window in the slot; in ascending order, slot
+// Calls f(slot, begin, end) for ranges of positions that have a window in the slot, in ascending order, slot
 // by slot.
 template <class F>
 void PairIndex::for_each_list(const F& f) const {
@@ -284,7 +283,7 @@ void PairIndex::for_each_list(const F& f) const {
     for (std::int64_t c = 0, first = 0; c < g.classes; ++c) {
       const std::int64_t x_class = c % g.last().classes;
       const bool has_slot = slot < g.class_windows[x_class + 1] - g.class_windows[x_class];
-      // Classes that follow each other become one range.
+      // Consecutive classes become one range.
       if (!has_slot && first < class_start_[c]) f(slot, first, class_start_[c]);
       if (!has_slot) first = class_start_[c + 1];
       if (c == g.classes - 1 && first < class_start_[c + 1]) f(slot, first, class_start_[c + 1]);
@@ -338,8 +337,8 @@ void PairIndex::build(Context& context, Call& call, const ConstTensor& indices, 
     call.refuse(concat(active_, " active outputs, expected at most 2147483647"), ErrorCode::not_supported);
 }
 
-// Marks every leaf in which a window starts. Submanifold outputs are the sites themselves, so it also marks
-// each leaf whose 32 bits include the site: its own, and through the overlap its neighbours.
+// Marks every leaf in which a window starts. Submanifold outputs are the sites, so it also marks each leaf
+// whose 32 bits include the site: the one that owns it and, through the overlap, its neighbours.
 template <class Cell, class Leaves>
 void PairIndex::mark_homes(const Cell* cells, Leaves& leaves) const {
   const Geometry& g = geometry_;

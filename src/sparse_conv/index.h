@@ -1,5 +1,5 @@
-// The index behind the pairs of one convolution: where each site looks, and which outputs exist. The words
-// (leaf, home, window, slot, class, rank) are defined in README.md, "The words, and an example".
+// The index of one convolution: where each site looks up its pairs, and which outputs exist. README.md,
+// "Terms and an example", defines leaf, home, window, slot, class and rank.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,18 @@ namespace turnout::families::sparse_conv {
 
 inline constexpr std::int64_t kSiteGrain = 16384 / core::kGrainDivisor;  // sites in one range of a thread
 inline constexpr std::int64_t kMaxNumberedLeaves = 4294967294;           // numbers of leaves are uint32
-inline constexpr std::int64_t kPlacedBytes = 24;                         // bytes moved for each site, about
+inline constexpr std::int64_t kPlacedBytes = 24;                         // approximate bytes moved per site
 
 // Whether column c of every row of indices is in 0 .. limits[c]-1.
 bool all_in_range(const ConstTensor& indices, const std::int64_t* limits);
 
 inline std::uint32_t low_bits(std::int64_t count) { return count >= 32 ? ~0u : (1u << count) - 1; }
 
-// What follows from the shapes and parameters of a convolution: the sizes of the index's arrays. More memory,
-// whose size depends on the data, is leased by the index itself.
+// The sizes of the index's arrays that follow from the shapes and parameters of a convolution. The index
+// leases further memory whose size depends on the data.
 class PairIndexPlan {
  public:
-  // `params` without defaults: as from resolved().
+  // `params` is from resolved().
   PairIndexPlan(std::int64_t rows, const IndicePairsParams& params);
   std::size_t scratch_bytes() const;
 
@@ -42,16 +42,16 @@ class PairIndexPlan {
 // memory in order.
 class PairIndex {
  public:
-  // One site, where strides make classes.
+  // One site, if strides make classes.
   template <class Cell>
   struct Place {
     Cell base;                  // the first leaf of its row
     std::uint32_t x;            // its base in the last dimension
-    std::int32_t cls, x_class;  // class in all dimensions, in the last; cls < 0: it meets no output
+    std::int32_t cls, x_class;  // class in all dimensions, in the last; cls < 0: it has no output
   };
 
-  // Parameters and `indices` are checked. Indices that change afterwards give other pairs, never other
-  // memory.
+  // Parameters and `indices` have been checked. If indices change later, pairs may be wrong, but no access
+  // leaves the arrays.
   PairIndex(const PairIndexPlan& plan, Context& context, core::Call& call, const ConstTensor& indices,
             core::Scratch& memory);
 
@@ -69,7 +69,7 @@ class PairIndex {
   // The row of each position. nullptr: a position is its row.
   const std::int32_t* rows() const { return position_rows_; }
 
-  // words[h] = the leaf of the outputs that home h meets under a row offset, for h = 0 .. home_count().
+  // words[h] = the leaf of outputs that home h reaches under a row offset, for h = 0 .. home_count().
   std::int64_t home_count() const { return home_count_; }
   void look_up(std::uint64_t leaf_delta, core::RankWord* words) const;
 
@@ -116,7 +116,7 @@ class PairIndex {
   Sets<core::BitmapLeaves> bitmap_;
   Sets<core::SortedLeaves> sorted_;
   std::optional<core::Scratch> home_memory_, output_memory_, word_memory_, key_memory_;
-  // [home_count_ + 1] the leaf of each home; 32 bits with a bitmap, else 64.
+  // [home_count_ + 1] the leaf of each home; 32 bits with a bitmap, otherwise 64.
   const void* home_keys_ = nullptr;
   std::int64_t home_count_ = 0;
   core::RankWord* words_ = nullptr;  // [word_count_ + 1] the leaves of the outputs
@@ -129,8 +129,8 @@ class PairIndex {
   std::int64_t active_ = 0;
 };
 
-// Numbers the leaves that mark(leaves) marks, and returns how many they are. Error(not_supported) if their
-// numbers do not fit 32 bits.
+// Numbers the leaves that mark(leaves) marks, and returns their count. Throws Error(not_supported) if it does
+// not fit 32 bits.
 template <class Leaves, class Mark>
 std::int64_t PairIndex::collect(core::Call& call, Leaves& leaves, std::optional<core::Scratch>& memory,
                                 const Mark& mark) const {
@@ -141,14 +141,14 @@ std::int64_t PairIndex::collect(core::Call& call, Leaves& leaves, std::optional<
                                 geometry_.leaves);
     leaves.clear();
   } else {
-    mark(leaves);  // without memory: this only counts
+    mark(leaves);  // only counts, because there is no memory yet
     memory.emplace(call.lease(core::SortedLeaves::bytes(leaves.marks())));
     leaves.start(*memory);
   }
   mark(leaves);
   const std::int64_t count = leaves.number();
   if (count > kMaxNumberedLeaves)
-    call.refuse(core::concat("sites or outputs lie in ", count, " words of 32 cells, expected at most ",
+    call.refuse(core::concat("sites or outputs occupy ", count, " words of 32 cells, expected at most ",
                              kMaxNumberedLeaves),
                 ErrorCode::not_supported);
   return count;

@@ -1,4 +1,4 @@
-// The outputs of a convolution: which exist, their ranks, their coordinates. In submanifold mode they are the
+// Finds the outputs of a convolution, their ranks and their coordinates. In submanifold mode they are the
 // sites.
 #include <algorithm>
 
@@ -11,11 +11,11 @@ namespace turnout::families::sparse_conv {
 using namespace core;
 namespace {
 
-constexpr std::int64_t kHomesForASite = 8;  // homes that can be scanned in the time that one site takes
+constexpr std::int64_t kHomesForASite = 8;  // homes that can be scanned in the time of one site
 constexpr int kMarkParts = 4;               // parts of the sites that are marked at the same time
 
-// Finds the output row of a leaf. Leaves come in ascending order, and most are in the same row as the last
-// one.
+// Finds the output row of a leaf. Leaves are given in ascending order, and most are in the row of the
+// previous one.
 class RowDecoder {
  public:
   explicit RowDecoder(const Geometry& geometry) : g_(geometry) {}
@@ -68,7 +68,7 @@ void PairIndex::rank_sites(Context& context, Call& call) {
   const std::int64_t stride = word_count_ + 1;
   const bool in_parts = rows_ * kPlacedBytes >= kParallelBytes;
   const std::int64_t parts = in_parts ? std::clamp(context.threads(), 1, kMarkParts) : 1;
-  // Each part of the sites marks its cells in a table of its own.
+  // Each part of the sites marks its cells in a separate table.
   Scratch memory = call.lease(array_bytes<std::uint32_t>(parts * stride));
   auto* marks = memory.take<std::uint32_t>(parts * stride);
   bool is_ascending[kMarkParts] = {};
@@ -78,14 +78,14 @@ void PairIndex::rank_sites(Context& context, Call& call) {
     std::fill_n(own, stride, 0u);
     const std::int64_t begin = rows_ * part / parts, end = rows_ * (part + 1) / parts;
     const auto cell_of = [&](std::int64_t i) { return std::uint64_t{home[i]} * 32 + bit[i]; };
-    std::uint64_t before = begin > 0 ? cell_of(begin - 1) : 0;  // below every cell: the first home is 1
+    std::uint64_t before = begin > 0 ? cell_of(begin - 1) : 0;  // below every cell, since the first home is 1
     bool ascending = true;
     static_cast<void>(stop.blocks(begin, end, [&](std::int64_t from, std::int64_t to) {
       for (std::int64_t i = from; i < to; ++i) {
         const std::uint32_t position = bit[i] + self_bit_;
         std::uint32_t* word = own + home[i];
         *word |= 1u << position;
-        // mark_homes() has marked these neighbouring leaves, so their numbers are the neighbouring ones.
+        // mark_homes() has marked these neighbouring leaves, so their numbers are adjacent.
         if (position < overlap) word[-1] |= 1u << (position + leaf_cells);
         if (position >= leaf_cells) word[1] |= 1u << (position - leaf_cells);
         const std::uint64_t cell = cell_of(i);
@@ -108,7 +108,7 @@ void PairIndex::rank_sites(Context& context, Call& call) {
     row_of_ = nullptr;
     return;
   }
-  // Of equal sites the last one wins, so they are written in order. If all differ, the order does not matter.
+  // The last of equal sites must win, so they are written in order. If all differ, the order does not matter.
   const bool parallel = base == rows_ && in_parts;
   parallel_for(context, rows_, parallel ? kSiteGrain : rows_, [&](std::int64_t begin, std::int64_t end) {
     static_cast<void>(stop.blocks(begin, end, [&](std::int64_t from, std::int64_t to) {
@@ -118,13 +118,13 @@ void PairIndex::rank_sites(Context& context, Call& call) {
   });
 }
 
-// Calls f(leaf, bits) for the outputs that the sites of each home meet, window by window. Bits from
+// Calls f(leaf, bits) for the outputs that the sites of each home reach, window by window. Bits from
 // leaf_cells on are cells of the next leaf. `starts` and `named` are memory for home_count_ + 1 elements
 // each.
 //
-// A window looks through all homes only if that takes no longer than looking at its sites. A large kernel has
-// many windows, each with homes of its own; going through all of them for each window would take time
-// quadratic in the kernel's size.
+// A window scans all homes only if that takes no longer than reading its sites. A large kernel has many
+// windows with different homes; scanning all homes for each window would take time quadratic in the kernel's
+// size.
 template <class Key, class F>
 void PairIndex::for_each_output(const Key* keys, std::uint32_t* starts, std::uint32_t* named,
                                 const F& f) const {
@@ -203,7 +203,7 @@ void PairIndex::rank_outputs(Call& call, Leaves& leaves, const Key* keys) {
     const bool adjacent = leaf == last_leaf + 1;
     const std::uint32_t set = (word.bits | (adjacent ? beyond : 0)) & rows.valid(leaf) & own;
     beyond = static_cast<std::uint32_t>(std::uint64_t{word.bits} >> leaf_cells);
-    std::uint32_t& before = words_[number - 1].bits;  // word 0 stays empty: no leaf comes before the first
+    std::uint32_t& before = words_[number - 1].bits;  // word 0 stays empty, since no leaf precedes the first
     if (adjacent) before |= static_cast<std::uint32_t>(std::uint64_t{set} << leaf_cells);
     word.bits = set;
     word.base = static_cast<std::uint32_t>(active_);

@@ -15,7 +15,7 @@ class KeptIndex {
   std::size_t scratch_bytes() const;
   // Throws if the size does not fit the pairs, or if a source row, target row or offset is out of range.
   // The beginnings of the lists are copied to `scratch`. The lists stay in the caller's memory and may change
-  // during the call: whoever reads a pair must clamp its source row and its offset.
+  // during the call, so readers must clamp the source row and the offset of a pair.
   PairsByRow check(Context& context, core::Call& call, const PairRows& from, core::Scratch& scratch) const;
 
  private:

@@ -15,15 +15,15 @@ using namespace core;
 
 using I32 = hn::RebindToSigned<U32>;
 
-// Sites are searched kChunk at a time. Hits wait in the L1 cache until there are kWaiting: then whole cache
-// lines are written.
+// Sites are searched kChunk at a time. Hits are buffered in the L1 cache; once there are kWaiting, whole
+// cache lines are written.
 constexpr std::int64_t kChunk = 256;
 constexpr std::int64_t kWaiting = 256;
 constexpr std::int64_t kLineValues = kLine / 4;
 constexpr std::int64_t kSpare =
-    HWY_MAX_BYTES / 4;  // a compressed vector is stored whole, so it may write this many elements too many
+    HWY_MAX_BYTES / 4;  // a compressed vector is stored whole and may write this many extra elements
 
-// A buffer in front of one row of the pairs.
+// A buffer for one row of the pairs.
 struct Outlet {
   alignas(64) std::uint32_t waiting[kWaiting + kChunk + kLineValues + kSpare];
   std::int64_t count;
@@ -58,7 +58,7 @@ struct Outlet {
 struct Hits {  // of one tap
   Outlet row, rank;
   std::int64_t found;       // row.count before this chunk
-  std::int64_t translated;  // elements of rank.waiting that are rows already; the others are ranks
+  std::int64_t translated;  // elements of rank.waiting that are already rows; the others are ranks
 
   void translate(const std::int32_t* row_of) {
     if (row_of != nullptr)
@@ -105,8 +105,8 @@ void find_hits(const ProbeTask& task, std::int64_t begin, std::int64_t end, Hits
       for (int t = 0; t < kNeighbours; ++t) {
         const auto hit = hn::TestBit(window, hn::Set(d, 1u << t));
         keep(hits[t], row, rank, hit);
-        rank = hn::Sub(
-            rank, hn::VecFromMask(d, hit));  // the mask is -1 where it hit: the next tap's rank is one more
+        // The mask is -1 for a hit, so the rank of the next tap is one more.
+        rank = hn::Sub(rank, hn::VecFromMask(d, hit));
       }
     } else {
       std::uint32_t counted = 0;  // bits of the window that `rank` includes
@@ -129,7 +129,7 @@ FindHits pick_find_hits(const ProbeTask& task) {
   return task.tap_count < 4 ? kOf[task.tap_count] : &find_hits<0>;
 }
 
-// The same for the last positions, fewer than a vector.
+// The same for the last positions, which do not fill a vector.
 void find_last_hits(const ProbeTask& task, std::int64_t begin, std::int64_t end, Hits* hits) {
   for (std::int64_t i = begin; i < end; ++i) {
     const RankWord& word = task.words[task.homes[i]];

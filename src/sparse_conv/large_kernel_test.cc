@@ -1,4 +1,4 @@
-// Kernels of very many offsets: time and memory follow their number.
+// Tests that time and memory are proportional to the number of offsets of very large kernels.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -18,7 +18,7 @@ struct Found {
   std::vector<std::int32_t> num, pairs;
 };
 
-// One site, in less time than a quadratic number of steps would take.
+// Finds the pairs of one site, in less time than a quadratic number of steps would take.
 Found pairs_of(const std::vector<std::int64_t>& site, const IndicePairsParams& params) {
   const auto start = std::chrono::steady_clock::now();
   const auto columns = static_cast<std::int64_t>(site.size());
@@ -43,7 +43,7 @@ void expect_all_offsets_in_order(const Found& found) {
   }
 }
 
-// Every offset has a window of its own, and so has every site.
+// Every offset has its own window, and so does every site.
 TEST(LargeKernels, FarApartInTheLastDimension) {
   expect_all_offsets_in_order(pairs_of({0, 0}, {.spatial_shape = {kFar},
                                                 .kernel_size = {kLong},
@@ -68,7 +68,7 @@ TEST(LargeKernels, FarApartInBothDimensions) {
                                                    .mode = ConvMode::transposed}));
 }
 
-// Every offset has a class of its own: the site meets one of them.
+// Every offset has its own class; the site belongs to one of them.
 TEST(LargeKernels, AsManyClassesAsOffsets) {
   const std::vector<std::int64_t> sizes[] = {{1, kLong}, {kLong, 1}, {kSide, kSide}};
   for (const std::vector<std::int64_t>& size : sizes) {

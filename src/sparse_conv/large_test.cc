@@ -1,4 +1,4 @@
-// Index pairs of many sites and of large spaces: threads, which index was chosen, and its memory.
+// Tests index pairs of many sites and of large spaces: threads, the chosen index, and its memory.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kInt32Max = 2147483647;
 
-// What an observer saw of the last call.
+// The observer's record of the last call.
 struct Seen {
   std::string algorithm;
   std::int64_t scratch = 0;
@@ -54,7 +54,7 @@ TEST(SortedPairs, EqualTheDefinition) {
   }
 }
 
-// The scales of a LiDAR network. Sites in clusters, so that many have neighbours; shuffled.
+// The scales of a LiDAR network. Sites are in clusters, so that many have neighbours, and shuffled.
 TEST(IndicePairs, NamedScales) {
   const std::vector<Isa> best = {Context().isa()};
   const std::int64_t reduced = kReducedShapes ? 16 : 1;
@@ -94,7 +94,7 @@ TEST(IndicePairs, SameBitsForEveryThreadCount) {
   }
 }
 
-// Few kernel offsets and many sites: the sites are cut into blocks, whose pairs are joined.
+// With few kernel offsets and many sites, the sites are cut into blocks, whose pairs are joined.
 TEST(IndicePairs, BlocksOfSitesAreJoined) {
   unsigned seed = 0;
   const auto run = [&](const IndicePairsParams& p) {
@@ -113,7 +113,7 @@ TEST(IndicePairs, BlocksOfSitesAreJoined) {
   }
 }
 
-// Each of two threads gets sites that ascend, the second one those that come before the first one's.
+// Each of two threads gets ascending sites; those of the second precede those of the first.
 TEST(IndicePairs, SitesThatAscendInTheHalfOfEachThread) {
   const IndicePairsParams p{.batch_size = 1,
                             .spatial_shape = {150'000},
@@ -126,7 +126,7 @@ TEST(IndicePairs, SitesThatAscendInTheHalfOfEachThread) {
                         {.isas = {Context().isa()}, .threads = {1, 2}});
 }
 
-// Of the two classes that a stride of 2 makes, one has a site in every other block at most.
+// A stride of 2 makes two classes, one of which has sites in at most every other block.
 TEST(IndicePairs, BlocksWithoutSitesOfAClass) {
   const IndicePairsParams p{.spatial_shape = {150'000}, .kernel_size = {5}, .stride = {2}, .padding = {2}};
   for (const std::int64_t few : {1, 2, 3}) {
@@ -138,8 +138,8 @@ TEST(IndicePairs, BlocksWithoutSitesOfAClass) {
   }
 }
 
-// The sites are searched in chunks, with pairs that wait for a whole cache line: none, some and full ones at
-// the end.
+// Sites are searched in chunks, and pairs are buffered until they fill a cache line. At the end the buffers
+// are empty, partial or full.
 TEST(IndicePairs, NumbersOfSitesAroundThoseOfAChunk) {
   for (const std::int64_t chunk : {64, 256, 1024, 4096}) {
     for (const std::int64_t rows : {chunk - 1, chunk, chunk + 1, 3 * chunk}) {
@@ -162,8 +162,8 @@ TEST(IndicePairs, MoreThanAMillionSites) {
                         {.isas = {Context().isa()}, .threads = {1, 2}});
 }
 
-// Sites in a small space, and the same sites in one so large that leaves are sorted instead of marked in a
-// bitmap. The sites stay away from the upper end of the small space, so that no output is lost there.
+// The same sites in a small space, and in one so large that leaves are sorted instead of marked in a bitmap.
+// The sites stay away from the upper end of the small space, so that no output is lost there.
 TEST(IndicePairs, BothIndexesFindTheSamePairs) {
   unsigned seed = 0;
   for (ConvMode mode : {ConvMode::sparse, ConvMode::submanifold, ConvMode::transposed}) {
@@ -191,7 +191,7 @@ TEST(IndicePairs, BothIndexesFindTheSamePairs) {
   }
 }
 
-// Enough sites for several threads, in the index of sorted keys.
+// Enough sites for several threads, with the index of sorted keys.
 TEST(IndicePairs, SortedKeysOnSeveralThreads) {
   const std::vector<Isa> best = {Context().isa()};
   for (ConvMode mode : {ConvMode::sparse, ConvMode::submanifold, ConvMode::transposed}) {
@@ -223,13 +223,13 @@ TEST(IndicePairs, MemoryFollowsTheSitesNotTheSpace) {
       return static_cast<double>(seen.scratch);
     };
     const double once = scratch(10'000, 2'000);
-    EXPECT_LT(once, 1000 * 2'000);                  // sites without neighbours: 9 leaves of outputs for each
-    EXPECT_LT(scratch(10'000, 20'000), 14 * once);  // a table of keys doubles at powers of two
+    EXPECT_LT(once, 1000 * 2'000);                  // sites without neighbours have 9 leaves of outputs each
+    EXPECT_LT(scratch(10'000, 20'000), 14 * once);  // the table of keys doubles at powers of two
     EXPECT_LT(scratch(100'000, 2'000), 1.2 * once);
   }
 }
 
-// Where the bitmap ends: its table is 8 MB at most.
+// The bitmap has at most 8 MB.
 TEST(IndicePairs, TheBitmapHasALimit) {
   const auto algorithm = [](std::int64_t length, std::int64_t rows) {
     Sites sites;
@@ -239,7 +239,7 @@ TEST(IndicePairs, TheBitmapHasALimit) {
   };
   EXPECT_EQ(algorithm(1000, 2), "bitmap");
   EXPECT_EQ(algorithm(200'000'000, 40'000), "bitmap");
-  EXPECT_EQ(algorithm(200'000'000, 1'000), "sorted keys");  // sooner sorted than the bitmap is cleared
+  EXPECT_EQ(algorithm(200'000'000, 1'000), "sorted keys");  // sorting is faster than clearing the bitmap
   EXPECT_EQ(algorithm(2'000'000'000, 40'000), "sorted keys");
   const Sites sites = {{0, 0}, {0, 199'999'999}, {0, 100'000'000}, {0, 199'999'998}, {0, 1}};
   compare<std::int32_t>(sites,
@@ -281,7 +281,7 @@ TEST(IndicePairs, CoordinatesUpToTheEndOfInt32) {
   }
 }
 
-// Sites in the last corner of a large space: the borders there are those of a small one.
+// Borders in the last corner of a large space are handled like those of a small one.
 TEST(IndicePairs, AnywhereInALargeSpaceThePairsAreTheSame) {
   IndicePairsParams p{.spatial_shape = {9, 9, 40}, .kernel_size = {3, 3, 3}, .mode = ConvMode::submanifold};
   const Sites sites = make_sites(Pattern::duplicates, p, 200, 6);

@@ -1,4 +1,4 @@
-// The operators of this family.
+// The registry entries of this family.
 #include <memory>
 #include <optional>
 
@@ -14,7 +14,7 @@ namespace turnout::families::sparse_conv {
 using namespace core;
 namespace {
 
-// A call of a binding: the number of outputs depends on the sites, and the index that counts them writes the
+// A call of a binding. The number of outputs depends on the sites; the index that counts them also writes the
 // results.
 class PreparedPairs : public Prepared {
  public:
@@ -23,7 +23,7 @@ class PreparedPairs : public Prepared {
 
   void find_sizes(const Caller& caller, const Tensor* t, std::int64_t* sizes) override {
     pairs_.emplace(indices_, params_, caller);
-    // Memory that the caller gives may have rows to spare; write() refuses too few.
+    // A given out_indices may have more rows than outputs; write() throws if it has fewer.
     const Tensor& out_indices = t[kIndicePairsCall.argument("out_indices")];
     sizes[kIndicePairsCall.size("num_act_out")] =
         out_indices.rank == 2 ? out_indices.shape[0] : pairs_->num_act_out();
@@ -56,7 +56,7 @@ std::unique_ptr<Prepared> prepare_pairs(const Caller&, const Tensor* t, const Sc
   return std::make_unique<PreparedPairs>(t[0], params);
 }
 
-// The index of indice_convolution_index has as many words as its pairs need.
+// Finds the number of words of the index of indice_convolution_index.
 std::unique_ptr<Prepared> find_index_size(const Caller& caller, const Tensor* t, const ScalarValue* s,
                                           std::int64_t* sizes) {
   sizes[kIndiceConvolutionIndex.size("words")] = indice_convolution_index_size(
@@ -70,9 +70,9 @@ std::unique_ptr<Prepared> find_index_size(const Caller& caller, const Tensor* t,
 
 std::span<const Operator> operators() {
   static constexpr Operator kOperators[] = {
-      // C and C++ obey a given output shape and padding, which callers of the bindings do not have. Calls are
-      // recorded and replayed in this form, which all of them share. It lacks output_padding, which the
-      // output shape already includes.
+      // C and C++ use a given output shape and padding, which callers of the bindings cannot pass. Calls of
+      // all interfaces are recorded and replayed in this form. It lacks output_padding, which the output
+      // shape already includes.
       {&kGetIndicePairs,
        [](const Caller& caller, const Tensor* t, const ScalarValue* s) {
          get_indice_pairs(t[0], t[1], t[2], t[3],

@@ -1,4 +1,4 @@
-// Checks the pairs of a convolution and lists them by block of target rows: count, prefix sums, place.
+// Checks the pairs of a convolution and lists them by block of target rows: counts, prefix sums, placement.
 #include "sparse_conv/pair_lists.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ bool never_descend(const std::int32_t* values, std::int64_t n) {
   return descents == 0;
 }
 
-// Calls f(k, count) for each offset. Counts are clamped to 0 .. columns: the caller's may have changed since
+// Calls f(k, count) for each offset. Counts are clamped to 0 .. columns, because they may have changed since
 // they were checked.
 template <class F>
 void each_count(const ConstTensor& indice_num, std::int64_t columns, const F& f) {
@@ -67,7 +67,7 @@ void each_range(const Pairs& pairs, std::int64_t begin, std::int64_t end, const 
     call.refuse(concat(call.name("indice_pairs"), "[", k, "][", std::int64_t{side.side}, "][", j, "] is ",
                        value, ", expected ", expected));
   });
-  call.refuse("a pair was refused that is not there", ErrorCode::internal);
+  call.refuse("a pair was rejected, but no invalid pair was found", ErrorCode::internal);
 }
 
 // The first pair among first .. last-1 of offset k with a row out of range; `last` if there is none.

@@ -28,7 +28,7 @@ struct Pairs {
   const std::int32_t* to(std::int64_t k) const { return entries + (2 * k + to_side) * columns; }
 };
 
-// An entry of the caller's pairs, read once and limited to `last`: it may have changed since it was checked.
+// An entry of the caller's pairs, read once and limited to `last`, as it may have changed since the check.
 inline std::uint32_t row_once(const std::int32_t* entry, std::uint32_t last) {
   return std::min(static_cast<std::uint32_t>(core::load_once(entry)), last);
 }
@@ -117,7 +117,7 @@ struct PairsByRow {
   const ListedPair* end(std::int64_t block) const { return list + starts[block + 1]; }
 };
 
-// Builds a PairsByRow. All rows in the lists are in range, also if the caller's pairs change during the call.
+// Builds a PairsByRow. All rows in the lists are in range, even if the caller's pairs change during the call.
 class PairLists {
  public:
   PairLists(const Pairs& pairs, int block_bits, int threads);

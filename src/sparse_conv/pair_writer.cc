@@ -1,4 +1,4 @@
-// Searches the index for pairs, and writes them. Words like tap and row offset are defined in README.md.
+// Searches the index for pairs and writes them. README.md defines terms like tap and row offset.
 #include "sparse_conv/pair_writer.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using namespace core;
 namespace {
 
 constexpr std::int64_t kPairBytes = 2 * sizeof(std::int32_t);
-constexpr std::int64_t kLeastBlock = 8192;  // fewer sites are not worth a block of their own
+constexpr std::int64_t kLeastBlock = 8192;  // fewer sites are not worth a separate block
 
 }  // namespace
 
@@ -54,8 +54,8 @@ void PairWriter::run(Context& context, const Tensor& out_indices, const Tensor& 
 }
 
 // Searches every window under every row offset; counts is [row offsets, blocks, taps]. The pairs of a block
-// are written where they would be if every site of the earlier blocks had one; join_blocks() moves them
-// together.
+// are written where they would be if every site of the earlier blocks had one; join_blocks() then closes the
+// gaps.
 void PairWriter::find_pairs(Context& context, std::int32_t* pairs, std::int64_t* counts,
                             RankWord* words) const {
   const Geometry& g = index_.geometry();
@@ -100,7 +100,7 @@ void PairWriter::find_pairs(Context& context, std::int32_t* pairs, std::int64_t*
       workers_);
 }
 
-// Moves the blocks of each kernel offset together and writes how many pairs it has.
+// Closes the gaps between the blocks of each kernel offset, and writes its number of pairs.
 void PairWriter::join_blocks(Context& context, std::int32_t* pairs, const std::int64_t* counts,
                              std::int32_t* num) const {
   const Geometry& g = index_.geometry();

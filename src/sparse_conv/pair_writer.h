@@ -8,13 +8,13 @@
 
 namespace turnout::families::sparse_conv {
 
-// The plan of the second step. Made once per call: another thread may change the number of threads meanwhile.
+// The plan of the second step. Made once per call, because the number of threads may change during the call.
 class PairWriter {
  public:
   PairWriter(const PairIndex& index, const ConstTensor& indices, int threads);
 
   std::size_t scratch_bytes() const;
-  // out_indices has room for all outputs.
+  // out_indices must have at least as many rows as outputs.
   void run(Context& context, const Tensor& out_indices, const Tensor& indice_pairs, const Tensor& indice_num,
            core::Scratch& scratch) const;
 
@@ -31,8 +31,8 @@ class PairWriter {
 
   const PairIndex& index_;
   const ConstTensor& indices_;
-  std::int64_t blocks_ = 1;  // the sites of a window are cut into so many blocks
-  int workers_ = 1;          // threads that search at the same time, at most
+  std::int64_t blocks_ = 1;  // blocks that the sites of a window are cut into
+  int workers_ = 1;          // the most threads that search at the same time
   bool parallel_, stream_;
 };
 

@@ -1,4 +1,4 @@
-// The parameters of index pairs, and the checks of the signature that need a function.
+// Defaults and checks of the parameters of index pairs.
 #include "sparse_conv/parameters.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ std::int64_t output_size(const IndicePairsParams& p, int d) {
   return p.stride[d] > 0 ? floor_divide(reach, p.stride[d]) + 1 : 0;
 }
 
-// `given` with one value per dimension where it has one integer for all of them.
+// Replaces single integers in `given` by one value per dimension.
 IndicePairsParams spread(const IndicePairsParams& given) {
   IndicePairsParams p = given;
   for (Dims* values :
@@ -51,7 +51,7 @@ IndicePairsParams resolved(const IndicePairsParams& given) {
   fill(p.padding, 0);
   fill(p.dilation, 1);
   if (p.output_padding.count() != dims) p.output_padding = Dims::filled(dims, 0);
-  bool in_range = true;  // if not, the checks refuse an argument before they look at derived ones
+  bool in_range = true;  // if not, a check throws for an argument before derived ones are used
   for (const Dims* values :
        {&p.spatial_shape, &p.kernel_size, &p.stride, &p.padding, &p.dilation, &p.output_padding}) {
     if (values->count() != dims) return p;
@@ -105,7 +105,7 @@ IndicePairsParams read_spelled(std::string_view op, const SpelledParams& given) 
   const auto refuse = [&](const std::string& why) {
     throw Error(ErrorCode::bad_param, concat(op, ": ", why));
   };
-  if (given.subm && given.transpose) refuse("subm and transpose are both True, expected one of them at most");
+  if (given.subm && given.transpose) refuse("subm and transpose are both True, expected at most one of them");
   const Dims& kernel = given.kernel_size;
   for (int d = 0; d < kernel.count(); ++d) {
     const auto refuse_kernel = [&](const char* expected) {

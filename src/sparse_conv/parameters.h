@@ -9,11 +9,10 @@
 
 namespace turnout::families::sparse_conv {
 
-// Fills in the defaults. Arguments whose length is not that of spatial_shape are left for the checks to
-// refuse.
+// Fills in the defaults. Arguments whose length differs from that of spatial_shape are left to the checks.
 IndicePairsParams resolved(const IndicePairsParams& given);
 
-// What callers of the bindings pass: one value per dimension and flags instead of a mode. Refuses what the
+// The arguments of the bindings: one value per dimension, and flags instead of a mode. Checks what the
 // Signature of `op` cannot, and returns the parameters of the same convolution, centred_on_sites().
 struct SpelledParams {
   Dims spatial_shape, kernel_size, stride, padding, dilation, output_padding;
@@ -26,10 +25,10 @@ std::int64_t checked_kernel_volume(std::string_view op, const IndicePairsParams&
 // The number of kernel offsets, before or after resolved(); saturates.
 std::int64_t kernel_volume(const IndicePairsParams& p);
 
-// indice_pairs_output_shape(), with its arguments and the result in range. Throws Error if not.
+// indice_pairs_output_shape(); throws Error if an argument or the result is out of range.
 Dims checked_output_shape(const IndicePairsParams& params);
 
-// Checks what the signature does not see, because resolved() has turned it into other arguments.
+// Checks arguments that the signature does not see, because resolved() has turned them into others.
 void check_given(core::Call& call, const IndicePairsParams& params);
 
 // The scalars in the order of the signature. They point into `p`.

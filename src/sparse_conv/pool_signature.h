@@ -1,4 +1,4 @@
-// What the pooling operators of this family accept.
+// The Signatures of the pooling operators of this family.
 #pragma once
 
 #include "sparse_conv/signature.h"
@@ -47,7 +47,7 @@ consteval ArgumentSpec batch_argument() { return in("indices", kIndices, "rows, 
 inline constexpr std::initializer_list<RuleSpec> kBatchRules = {
     at_most("1", "columns"), at_most("rows", "2147483647"), at_most("batch_size", "2147483647")};
 
-// Of gradients, whose shapes say how many there are.
+// For gradients, whose shapes determine the number of batch elements.
 inline constexpr std::initializer_list<RuleSpec> kBatchesRules = {
     at_most("1", "columns"), at_most("rows", "2147483647"), at_most("batches", "2147483647")};
 

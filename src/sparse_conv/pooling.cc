@@ -1,4 +1,4 @@
-// Maxima and means along given pairs, and their gradients: blocks of the rows that are written.
+// Maxima and means along given pairs, and their gradients, in blocks of result rows.
 #include <algorithm>
 #include <limits>
 
@@ -20,18 +20,18 @@ namespace {
 constexpr int kBlockBits = 8;
 static_assert(1 << kBlockBits <= ListedPair::kMostRows);
 
-// What a pooling does with the rows of a block: start(), then add() for each pair of its list, then finish()
-// for each row, then one rounding.
+// The operations of a pooling on a block: start(), then add() for each pair of its list, then finish() for
+// each row, then one rounding.
 template <class Lane>
 struct Pooling {
   const matrix::Kernels<Lane>& kernels;
   std::int64_t channels;
-  const std::int64_t* counts = nullptr;  // of each output row its pairs, if counted
+  const std::int64_t* counts = nullptr;  // the number of pairs of each output row, if needed
 
   Lane start() const { return 0; }
   void finish(Lane*, std::int64_t) const {}
 
-  // A row of any float dtype in lanes; in `buffer` unless it is there already.
+  // A row of any float dtype in lanes, widened into `buffer` unless it has lanes already.
   const Lane* row_of(const ConstTensor& t, std::int64_t row, Lane* buffer) const {
     const void* at = static_cast<const std::byte*>(t.data) + row * channels * size_of(t.dtype);
     if (size_of(t.dtype) != 2) return static_cast<const Lane*>(at);
@@ -45,7 +45,7 @@ void count_pairs(const Pairs& pairs, int side, std::int64_t rows, std::int64_t* 
   std::fill_n(counts, rows, 0);
   for (std::int64_t k = 0; k < pairs.offsets; ++k) {
     const std::int32_t* of = pairs.entries + (2 * k + side) * pairs.columns;
-    // The pairs were checked, but may have changed since.
+    // The pairs may have changed since they were checked.
     serial_for(0, pairs.counts[k], [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t j = begin; j < end; ++j)
         if (const std::int64_t row = load_once(of + j); in_range(row, rows)) ++counts[row];
@@ -53,11 +53,11 @@ void count_pairs(const Pairs& pairs, int side, std::int64_t rows, std::int64_t* 
   }
 }
 
-// Rows of the result in blocks, each of which is one thread's.
+// Computes the result in blocks of rows, each by one thread.
 template <class Lane>
 class PoolingPlan {
  public:
-  // counted_rows: of the output side; 0: the pooling does not need the number of pairs of each output.
+  // counted_rows: the number of outputs; 0 if the pooling does not need the number of pairs of each output.
   PoolingPlan(const Pairs& pairs, const Tensor& result, std::int64_t counted_rows, int threads)
       : pairs_(pairs),
         result_(result),
@@ -73,7 +73,8 @@ class PoolingPlan {
            array_bytes<std::int64_t>(counted_rows_) + static_cast<std::size_t>(threads_) * worker_bytes();
   }
 
-  // make(kernels, counts) returns the Pooling. Refuses a pair that names no row before anything is written.
+  // make(kernels, counts) returns the Pooling. Throws for a pair with a row out of range before anything is
+  // written.
   template <class Make>
   void run(Context& context, Call& call, const PairRows& from, const PairRows& to, const Make& make,
            Scratch& scratch) {
@@ -117,7 +118,7 @@ class PoolingPlan {
   PairLists lists_;
 };
 
-// One pooling after the checks of its signature.
+// Runs one pooling after the checks of its signature.
 template <class Lane, class Make>
 void pool(Call& call, const ConstTensor& indice_pairs, const ConstTensor& indice_num, const PairRows& from,
           const PairRows& to, const Tensor& result, std::int64_t counted_rows, const Make& make) {

@@ -1,4 +1,4 @@
-// Pooling along given pairs against its definition: dtypes x ISA x threads x orders of pairs.
+// Compares pooling along given pairs with its definition: dtypes x ISA x threads x orders of pairs.
 #include <gtest/gtest.h>
 
 #include "sparse_conv/convolution_case.h"
@@ -48,7 +48,7 @@ void compare_pools(unsigned seed) {
             indice_max_pool_backward(features.tensor(rows, channels), out_view,
                                      grad.tensor(out_rows, channels), given.pairs(), given.num(),
                                      view(input_grad.data(), {rows, channels}), context);
-            // Comparisons and sums alone: equal bits on SSE4, too.
+            // Only comparisons and sums, so SSE4 gives the same bits.
             expect_rows(Isa::avx2, features_out, out.values, {}, 0);
             expect_rows(Isa::avx2, input_grad, in_grad.values, {}, 0);
             if (testing::Test::HasFatalFailure()) return;

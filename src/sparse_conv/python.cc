@@ -1,4 +1,4 @@
-// Python bindings of this family.
+// Hand-written Python bindings of this family.
 #include "bindings/python/call.h"
 #include "core/check.h"
 #include "sparse_conv/parameters.h"

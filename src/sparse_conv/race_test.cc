@@ -1,4 +1,4 @@
-// Sites that change during a call: every write stays inside the outputs.
+// Tests that writes stay inside the outputs if sites change during a call.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kTime{100};
 
-// Sites all over a plane; a large one has too many words for a bitmap.
+// Sites spread over a plane; a large one has too many leaves for a bitmap.
 template <class Index>
 struct Sites {
   std::int64_t rows, edge;
@@ -73,7 +73,7 @@ void race_sites(const Kind& kind) {
 }
 
 TEST(SparseConvRaces, SitesThatChangeAtAnyTime) {
-  if (kThreadSanitizer) GTEST_SKIP() << "the race is the caller's";
+  if (kThreadSanitizer) GTEST_SKIP() << "the caller's data race is intended";
   expect_survives([] {
     for (const Kind& kind : kKinds) {
       race_sites<std::int32_t>(kind);

@@ -1,4 +1,4 @@
-// The definition of each operator of this family: serial, readable, every input against every offset. The
+// The definition of each operator of this family: serial and readable, every input with every offset. The
 // tests compare with it.
 #pragma once
 
@@ -23,7 +23,7 @@ struct Pairs {
   std::vector<std::vector<std::int32_t>> in, out;  // by kernel offset
 };
 
-// The output that input i meets under offset k in one dimension.
+// The output of input i under offset k in one dimension.
 inline std::optional<std::int64_t> output_of(std::int64_t i, std::int64_t k, const IndicePairsParams& p,
                                              int d, std::int64_t limit) {
   std::int64_t o;
@@ -38,7 +38,7 @@ inline std::optional<std::int64_t> output_of(std::int64_t i, std::int64_t k, con
   return o;
 }
 
-// All of params given.
+// All of `params` must be given.
 inline Pairs indice_pairs(const std::vector<Site>& sites, const IndicePairsParams& p) {
   const int dims = p.kernel_size.count();
   std::int64_t volume = 1;
@@ -102,7 +102,7 @@ inline Pairs with_centre(Pairs pairs, std::size_t rows) {
   return pairs;
 }
 
-// Rows of numbers that sums are made in: float, or double for f64.
+// Rows in the type of sums: float, or double for f64.
 template <class Lane>
 struct Rows {
   std::size_t columns = 0;
@@ -114,7 +114,7 @@ struct Rows {
   const Lane* operator[](std::size_t row) const { return values.data() + row * columns; }
 };
 
-// filters: one [in, out] after the other. bias may be null.
+// filters: consecutive matrices [in, out]. bias may be null.
 template <class Lane>
 Rows<Lane> indice_convolution_forward(const Rows<Lane>& features, const Rows<Lane>& filters, const Lane* bias,
                                       const Pairs& pairs, std::size_t out_rows) {
@@ -136,7 +136,7 @@ Rows<Lane> indice_convolution_forward(const Rows<Lane>& features, const Rows<Lan
   return out;
 }
 
-// The same along the pairs from the outputs back, with transposed filters.
+// The same along the exchanged pairs, with transposed filters.
 template <class Lane>
 Rows<Lane> indice_convolution_backward_data(const Rows<Lane>& output_grad, const Rows<Lane>& filters,
                                             const Pairs& pairs, std::size_t rows, std::size_t channels) {
@@ -170,7 +170,7 @@ Rows<Lane> indice_convolution_backward_filter(const Rows<Lane>& features, const 
   return grad;
 }
 
-// init: where a maximum starts.
+// init: the start value of a maximum.
 template <class Lane>
 Rows<Lane> indice_max_pool_forward(const Rows<Lane>& features, const Pairs& pairs, std::size_t out_rows,
                                    Lane init) {
@@ -186,7 +186,7 @@ Rows<Lane> indice_max_pool_forward(const Rows<Lane>& features, const Pairs& pair
   return out;
 }
 
-// How many pairs each output row has; 1 where it has none.
+// The number of pairs of each output row, or 1 if it has none.
 template <class Lane>
 std::vector<Lane> pair_counts(const Pairs& pairs, std::size_t out_rows) {
   std::vector<Lane> counts(out_rows, 0);

@@ -1,4 +1,4 @@
-// What the operators of this family accept.
+// The Signatures of the operators of this family.
 #pragma once
 
 #include "core/check.h"
@@ -10,11 +10,11 @@ namespace turnout::families::sparse_conv {
 using namespace core::grammar;
 
 inline constexpr std::int64_t kMaxSpatial = 2147483647;  // so products of two such numbers fit int64
-inline constexpr std::int64_t kMaxOffsets = 16777216;    // of a kernel, also in the rules below
+inline constexpr std::int64_t kMaxOffsets = 16777216;    // of a kernel; the rules below repeat the number
 
-// Submanifold: stride 1, the output shape is that of the input.
+// Submanifold mode requires stride 1 and the output shape of the input.
 void check_mode(const Arguments& arguments, const Positions& at);
-// Every batch number and coordinate is in range. Throws Error naming the first row that is not.
+// Checks that batch numbers and coordinates are in range. Throws Error naming the first row that is not.
 void check_coordinates(const Arguments& arguments, const Positions& at);
 
 // The order of checks when only `indices` is known. IndicePairs::write() checks the results.
@@ -57,8 +57,8 @@ inline constexpr const Signature& kIndicePairsIndex =
 inline constexpr const Signature& kIndicePairsResult =
     signature([] { return indice_pairs_signature(kResultOrder); });
 
-// What callers of the bindings pass. The function takes what follows from it: vectors after their defaults,
-// an output shape, a mode. A kernel size of -1 is the whole extent, so its volume is found.
+// The arguments of the bindings. The function takes the derived ones: vectors with defaults filled in, an
+// output shape, a mode. A kernel size of -1 means the whole extent, so the kernel volume is computed.
 inline constexpr const Signature& kIndicePairsCall = signature([] {
   return Draft{"get_indice_pairs",
                "rows dims computed(num_act_out) computed(kernel_volume)",
@@ -92,10 +92,10 @@ inline constexpr const Signature& kOutputShape = signature([] {
       kScalarsOnly};
 });
 
-// Submanifold: as many rows come out as go in.
+// Submanifold mode requires as many output rows as input rows.
 void check_same_rows(const Arguments& arguments, const Positions& at);
 
-// The pairs of every convolution and pooling.
+// The pairs argument of every convolution and pooling.
 consteval ArgumentSpec pairs_argument() {
   return in("indice_pairs", dtypes(DType::i32), "offsets, 2, columns");
 }
@@ -103,12 +103,12 @@ consteval ArgumentSpec counts_argument() { return in("indice_num", kIndices, "of
 inline constexpr std::initializer_list<RuleSpec> kPairRules = {at_most("offsets", "16777216"),
                                                                at_most("num_act_in", "2147483647"),
                                                                at_most("num_act_out", "2147483647")};
-// With a kept index, which has at least one element.
+// For operators with a kept index, which has at least one element.
 inline constexpr std::initializer_list<RuleSpec> kIndexedPairRules = {
     at_most("offsets", "16777216"), at_most("num_act_in", "2147483647"), at_most("num_act_out", "2147483647"),
     at_most("1", "words")};
 
-// The standard order, but filters may have any strides.
+// The standard order, except that filters may have any strides.
 inline constexpr StepSpec kConvolutionOrder[] = {
     {Check::present},
     {Check::ranks},
@@ -134,9 +134,9 @@ inline constexpr StepSpec kConvolutionDataOrder[] = {
     {Check::overlap},
     {Check::data}};
 
-// Kernel dimensions of filters [k.., in, out] are one dimension of offsets, whatever its stride.
+// Checks that the kernel dimensions of filters [k.., in, out] form one dimension of offsets, with any stride.
 void check_filter_strides(const Arguments& arguments, const Positions& at);
-inline constexpr DataCheck kFilterStrides = {"strides", "kernel dimensions of filters lie behind each other",
+inline constexpr DataCheck kFilterStrides = {"strides", "the kernel dimensions of filters are contiguous",
                                              &check_filter_strides, "filters"};
 // A kept index of the opposite direction, for the gradient.
 inline constexpr ArgumentSpec kIndexOfGradient = unused(in("grad_index", dtypes(DType::i64), "words"));
@@ -185,7 +185,7 @@ inline constexpr const Signature& kIndiceConvolutionBackwardFilter = signature([
         "subm num_act_in num_act_out"}}};
 });
 
-// The order of checks while the index does not exist yet.
+// The order of checks before the index exists.
 inline constexpr StepSpec kIndexSizeOrder[] = {
     {Check::present, ErrorCode::bad_param, "indice_pairs indice_num"},
     {Check::ranks},
@@ -197,21 +197,20 @@ inline constexpr StepSpec kIndexSizeOrder[] = {
     {Check::pointers},
     {Check::data}};
 
-// The standard order, but an index without elements is not skipped: its size depends on the pairs.
+// The standard order, except that an index without elements is not skipped: its size depends on the pairs.
 inline constexpr StepSpec kIndexOfPairsOrder[] = {
     {Check::present}, {Check::ranks},      {Check::dtypes},   {Check::scalars}, {Check::shapes},
     {Check::rules},   {Check::contiguous}, {Check::pointers}, {Check::overlap}, {Check::data}};
 
 consteval Draft convolution_index_signature(std::span<const StepSpec> order) {
-  return Draft{
-      "indice_convolution_index",
-      "offsets columns computed(words)",
-      {symbolic(scalar("rows", 0, kMaxSpatial)), symbolic(scalar("out_rows", 0, kMaxSpatial)),
-       by_default("no", flag("inverse")), by_default("no", flag("subm"))},
-      {pairs_argument(), counts_argument(), out("index", dtypes(DType::i64), "words")},
-      {at_most("offsets", "16777216")},
-      {{"rows", "subm: as many rows are added to as are read", &check_same_rows, "subm rows out_rows"}},
-      order};
+  return Draft{"indice_convolution_index",
+               "offsets columns computed(words)",
+               {symbolic(scalar("rows", 0, kMaxSpatial)), symbolic(scalar("out_rows", 0, kMaxSpatial)),
+                by_default("no", flag("inverse")), by_default("no", flag("subm"))},
+               {pairs_argument(), counts_argument(), out("index", dtypes(DType::i64), "words")},
+               {at_most("offsets", "16777216")},
+               {{"rows", "subm: out_rows is rows", &check_same_rows, "subm rows out_rows"}},
+               order};
 }
 inline constexpr const Signature& kIndiceConvolutionIndex =
     signature([] { return convolution_index_signature(kIndexOfPairsOrder); });

@@ -1,4 +1,4 @@
-// get_indice_pairs, in one step and in two.
+// Implements get_indice_pairs and IndicePairs.
 #include "sparse_conv/sparse_conv.h"
 
 #include <memory>

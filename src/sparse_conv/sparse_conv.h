@@ -1,4 +1,4 @@
-// Both steps of IndicePairs and of IndiceConvolutionIndex, as the bindings call them: with a Caller each.
+// The steps of IndicePairs and of IndiceConvolutionIndex, each with a Caller, as the bindings call them.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace turnout::families::sparse_conv {
 
-// The inside of an IndicePairs. The context must outlive it.
+// The implementation of IndicePairs. The context must outlive it.
 class SitePairs {
  public:
   SitePairs(const ConstTensor& indices, const IndicePairsParams& params, const Caller& caller);
@@ -24,10 +24,10 @@ class SitePairs {
   const ConstTensor indices_;
   const IndicePairsParams params_;
   std::optional<core::Scratch> memory_;
-  std::optional<PairIndex> index_;  // in memory_, and in memory of its own whose size depends on the data
+  std::optional<PairIndex> index_;  // in memory_, and in leased memory whose size depends on the data
 };
 
-// The size that the index will have, and the index.
+// Returns the size of the index; writes the index.
 std::int64_t indice_convolution_index_size(const ConstTensor& indice_pairs, const ConstTensor& indice_num,
                                            const IndiceConvolutionIndexParams& params, const Caller& caller);
 void indice_convolution_index(const ConstTensor& indice_pairs, const ConstTensor& indice_num,

@@ -1,5 +1,5 @@
-// Index pairs against their definition: modes x dimensions x patterns x ISA x threads, and every kind of
-// geometry.
+// Compares index pairs with their definition: modes x dimensions x patterns x ISA x threads, and every kind
+// of geometry.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -12,7 +12,7 @@
 namespace turnout::test {
 namespace {
 
-// The worked example, by hand: x = 0 and 1 in a space of three cells, a kernel of three.
+// An example by hand: x = 0 and 1 in a space of three cells, a kernel of three.
 TEST(IndicePairs, WorkedExample) {
   const std::int32_t indices[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 1}};
   IndicePairsParams params{.spatial_shape = {1, 1, 3}, .kernel_size = {1, 1, 3}, .padding = {0, 0, 1}};
@@ -79,7 +79,7 @@ TEST(IndicePairs, EqualsTheDefinition) {
   }
 }
 
-// Kernels even and odd, strides and dilations together, output shapes that no formula gives.
+// Even and odd kernels, strides together with dilations, and output shapes other than the default.
 TEST(IndicePairs, AnyGeometry) {
   std::mt19937 random(7);
   const auto between = [&](std::int64_t low, std::int64_t high) {
@@ -117,7 +117,7 @@ TEST(IndicePairs, NamedGeometries) {
       {.spatial_shape = space, .kernel_size = {16, 16, 16}, .padding = {8, 8, 8}},
       {.spatial_shape = space, .kernel_size = {16, 16, 16}, .padding = {8, 7, 8}, .mode = kSubm},
       {.spatial_shape = {4096}, .kernel_size = {4096}, .padding = {2000}},
-      // inputs between the kernels meet no output
+      // inputs between the kernels have no output
       {.spatial_shape = space, .kernel_size = {1, 2, 2}, .stride = {3, 5, 4}},
       {.spatial_shape = {7, 300}, .kernel_size = {1, 1}, .stride = {2, 50}},
       // strides and dilations together, with and without a common divisor
@@ -135,12 +135,12 @@ TEST(IndicePairs, NamedGeometries) {
       {.spatial_shape = space, .kernel_size = {3, 3, 3}, .padding = {2, 2, 2}, .dilation = {2, 2, 2}},
       {.spatial_shape = space, .kernel_size = {3, 3, 3}, .dilation = {2, 2, 2}, .mode = kSubm},
       {.spatial_shape = space, .kernel_size = {3, 3, 3}, .dilation = {2, 1, 3}, .mode = kTransposed},
-      // submanifold, the padding as it is given: the centre moves, or nothing meets
+      // submanifold with a given padding: the centre moves, or there are no pairs
       {.spatial_shape = space, .kernel_size = {3, 3, 3}, .padding = {0, 0, 0}, .mode = kSubm},
       {.spatial_shape = space, .kernel_size = {3, 3, 3}, .padding = {2, 1, 4}, .mode = kSubm},
       {.spatial_shape = space, .kernel_size = {3, 3, 3}, .padding = {1, 1, 100}, .mode = kSubm},
       {.spatial_shape = space, .kernel_size = {3, 3, 3}, .padding = {100, 1, 1}, .mode = kSubm},
-      // output shapes that are not the formula's
+      // output shapes other than the default
       {.spatial_shape = space, .kernel_size = {3, 3, 3}, .output_shape = {2, 9, 4}},
       {.spatial_shape = space, .kernel_size = {3, 3, 3}, .stride = {2, 2, 2}, .output_shape = {9, 1, 40}},
       {.spatial_shape = space, .kernel_size = {3, 3, 3}, .output_shape = {3, 1, 5}, .mode = kTransposed},
@@ -257,7 +257,7 @@ TEST(IndicePairs, SubmanifoldPairsAreSymmetric) {
       const auto& mirrored = found.pairs[found.pairs.size() - 1 - k];
       EXPECT_EQ(swapped, std::set(mirrored.begin(), mirrored.end())) << "offset " << k;
     }
-    EXPECT_EQ(found.pairs[7].size(), 1500u) << "at the centre every site meets itself";
+    EXPECT_EQ(found.pairs[7].size(), 1500u) << "at the centre every site pairs with itself";
   }
 }
 
@@ -276,7 +276,7 @@ TEST(IndicePairs, AKernelOfOneIsTheIdentity) {
   }
 }
 
-// A convolution of the full grid, and the transposed convolution of what it gives, back onto the grid.
+// A convolution of the full grid, and the transposed convolution of its outputs back onto the grid.
 TEST(IndicePairs, TransposedPairsAreTheSwappedPairs) {
   for (const Dims& stride : {Dims{1, 1}, Dims{2, 3}, Dims{4, 1}}) {
     IndicePairsParams p{.batch_size = 2,

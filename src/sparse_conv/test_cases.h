@@ -1,4 +1,4 @@
-// Sites for the tests of this family, and a call compared with the definition, bit by bit.
+// Sites for the tests of this family, and a bit-by-bit comparison of a call with the definition.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ enum class Pattern {
   one_site,
   no_site
 };
-// The first kOrders are about order and equal sites.
+// The first kOrders patterns cover the order of sites and repeated sites.
 inline constexpr Pattern kPatterns[] = {Pattern::random,     Pattern::duplicates,        Pattern::sorted,
                                         Pattern::reversed,   Pattern::sorted_duplicates, Pattern::one_batch,
                                         Pattern::batch_gaps, Pattern::full_grid,         Pattern::one_site,
@@ -54,7 +54,7 @@ inline reference::Site site_at(const IndicePairsParams& p, std::int64_t number) 
   return site;
 }
 
-// `rows` sites, all different where the pattern is not about equal ones: at most half the space.
+// `rows` sites, at most half the space; all different unless the pattern has repeated ones.
 inline Sites make_sites(Pattern pattern, const IndicePairsParams& p, std::int64_t rows, unsigned seed) {
   std::mt19937_64 random(seed);
   const std::int64_t volume = volume_of(p.spatial_shape), all = volume * p.batch_size;
@@ -89,7 +89,7 @@ inline Sites make_sites(Pattern pattern, const IndicePairsParams& p, std::int64_
   return sites;
 }
 
-// What a call takes for what is not given, by the formulas written out once more.
+// Fills in the defaults, with the formulas written out independently.
 inline IndicePairsParams completed(IndicePairsParams p) {
   const int dims = p.spatial_shape.count();
   const bool centred = p.mode == ConvMode::submanifold && p.padding.count() == 0;
@@ -105,7 +105,7 @@ inline IndicePairsParams completed(IndicePairsParams p) {
     if (derived && p.mode == ConvMode::transposed)
       p.output_shape[d] = (in - 1) * p.stride[d] - 2 * p.padding[d] + kernel + p.output_padding[d];
     if (derived && p.mode == ConvMode::sparse && kernel > 0) {
-      std::int64_t size = 0;  // how often the kernel fits
+      std::int64_t size = 0;  // the number of positions of the kernel
       while (size * p.stride[d] + p.dilation[d] * (kernel - 1) < in + 2 * p.padding[d]) ++size;
       p.output_shape[d] = size;
     }
@@ -114,7 +114,7 @@ inline IndicePairsParams completed(IndicePairsParams p) {
   return p;
 }
 
-// The definition again, for as many sites as networks have: outputs are numbers, sorted and searched.
+// A faster form of the definition, for as many sites as networks have: sorts and searches output numbers.
 inline reference::Pairs sorted_pairs(const Sites& sites, const IndicePairsParams& p) {
   const int dims = p.kernel_size.count();
   const std::size_t rows = sites.size(), volume = static_cast<std::size_t>(volume_of(p.kernel_size));
@@ -130,7 +130,7 @@ inline reference::Pairs sorted_pairs(const Sites& sites, const IndicePairsParams
     }
     return number + site[0] * radix;
   };
-  std::vector<std::size_t> order(rows);  // of the sites: outputs then come in order too, and are near
+  std::vector<std::size_t> order(rows);  // of the sites, so that outputs are ordered and near each other
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(), [&](auto a, auto b) { return sites[a] < sites[b]; });
   std::vector<std::int64_t> numbers(volume * rows);  // by kernel offset, then in order
@@ -188,7 +188,7 @@ std::vector<Index> flattened(const Sites& sites) {
   return indices;
 }
 
-// The three results of a call, guarded. Before it they hold what no call writes.
+// The three results of a call in guarded memory, painted with values that no call writes.
 template <class Index>
 struct Results {
   std::int64_t room, columns, volume, rows;
@@ -241,8 +241,8 @@ struct Results {
 struct On {
   std::vector<Isa> isas = supported_isas();
   std::vector<int> threads = {1};
-  std::int64_t spare = 0;   // rows of out_indices that are not needed
-  std::int64_t offset = 0;  // elements by which the results miss a line
+  std::int64_t spare = 0;   // additional rows of out_indices
+  std::int64_t offset = 0;  // elements between a cache line and the start of the results
 };
 
 inline testing::Message describe(const IndicePairsParams& p, std::size_t rows) {
@@ -258,7 +258,7 @@ inline testing::Message describe(const IndicePairsParams& p, std::size_t rows) {
   return text;
 }
 
-// Calls with `given`, in one step and in two, and compares with what is expected of it.
+// Calls with `given`, in one step and in two, and compares with the expected results.
 template <class Index>
 void compare(const Sites& sites, const IndicePairsParams& given, const reference::Pairs& expected,
              const On& on = {}) {
@@ -292,7 +292,7 @@ void compare(const Sites& sites, const IndicePairsParams& given, const reference
   }
 }
 
-// Against every input and every offset.
+// Compares with the plain definition.
 template <class Index>
 void compare(const Sites& sites, const IndicePairsParams& given, const On& on = {}) {
   compare<Index>(sites, given, reference::indice_pairs(sites, completed(given)), on);

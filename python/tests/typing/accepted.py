@@ -1,4 +1,4 @@
-"""Right calls, and the types of their results. Checked by test_types.py, never run."""
+"""Correct calls and the types of their results. test_types.py checks this file; it never runs."""
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from turnout.typing import Array, NumPyArray
 
 
 class Exported:
-    """An array of a library that has DLPack and nothing else."""
+    """An array of a library that supports only DLPack."""
 
     def __dlpack__(self, *, stream: int | None = None) -> object:
         raise NotImplementedError
@@ -21,7 +21,7 @@ class Exported:
 
 
 class OfAnArrayApi(Exported):
-    """One of a library that follows the array API standard."""
+    """An array of a library that follows the array API standard."""
 
     def __array_namespace__(self, *, api_version: str | None = None) -> object:
         raise NotImplementedError

@@ -1,6 +1,6 @@
-"""The operators in plain NumPy, slow and readable, and a check of the installed ones against them."""
+"""Definitions of the operators in plain, slow, readable NumPy, and checks of the operators against them."""
 
-# ruff: noqa: F403 (what a module exports is in its __all__)
+# ruff: noqa: F403 (each module lists its exports in __all__)
 
 from collections.abc import Callable
 
@@ -49,7 +49,7 @@ _MODULES = (
 
 
 def _check_of(op: str) -> Callable[[np.random.Generator], None]:
-    """Compares an operator with the definition that the library itself has."""
+    """Returns a check that compares an operator with its definition in the C++ library."""
 
     def check(rng: np.random.Generator) -> None:
         _core.check_definition(op, 100, int(rng.integers(2**32)))

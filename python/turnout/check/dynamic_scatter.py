@@ -18,7 +18,7 @@ def voxelize(points, voxel_size, point_cloud_range, *, max_points=-1, max_voxels
     grid = np.trunc(extent) + (extent - np.trunc(extent) >= 0.5)  # rounded, halves away from zero
     with np.errstate(all="ignore"):
         cell = np.floor((points[:, :3].astype(real) - ends[:3]) / size)
-    inside = ((cell >= 0) & (cell < grid)).all(axis=1)  # not so of NaN
+    inside = ((cell >= 0) & (cell < grid)).all(axis=1)  # false for NaN
     coors = np.full((len(points), 3), -1, np.int32)
     coors[inside] = cell[inside, ::-1]
     if max_points == -1 and max_voxels == -1:

@@ -20,7 +20,7 @@ __all__ = [
 
 
 def _pairs(indice_pairs, indice_num, inverse=False, subm_rows=None):
-    """For each offset its rows in and out; subm_rows: the centre maps that many rows to themselves."""
+    """Yields each offset with its input and output rows; the centre maps subm_rows rows to themselves."""
     num = np.asarray(indice_num).tolist()
     centre = int(np.argmax(num)) if subm_rows is not None and num else None
     for k, n in enumerate(num):

@@ -1,4 +1,4 @@
-"""How far a result is from its definition: the measures diff1, diff2 and diff3 of MLU-OPS."""
+"""Measures how far a result is from its definition: diff1, diff2 and diff3 of MLU-OPS."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# Added to denominators, so that a baseline of zeros has a measure.
+# Added to denominators, so that the measures are defined for a baseline of zeros.
 _TINY = 1e-9
-# Below these absolute values diff3 is an absolute error.
+# Where the baseline is smaller than this, diff3 is an absolute error.
 _SMALL = {"float32": 1e-6, "float16": 1e-4}
 
 
 @dataclass(frozen=True)
 class Differences:
-    """NaN if the two arrays do not have NaN and infinities at the same places."""
+    """All are NaN if the arrays do not have NaN and infinities at the same positions."""
 
     diff1: float  # sum |e - b| / sum |b|
     diff2: float  # sqrt(sum (e - b)^2 / sum b^2)
-    diff3: float  # max |e - b| / |b|; absolute where b is small
+    diff3: float  # max |e - b| / |b|; an absolute error where b is small
 
     def within(self, limit: float) -> bool:
-        """A limit of 0 is for equal values; any other is for diff1 and diff2."""
+        """Whether a result passes. A limit of 0 requires equal values; others bound diff1 and diff2."""
         if limit == 0:
             return self.diff3 == 0
         return self.diff1 <= limit and self.diff2 <= limit
 
 
 def differences(evaluated: np.ndarray, baseline: np.ndarray) -> Differences:
-    """The measures of one output.
+    """Returns the measures of one output.
 
-    Where both have NaN, or the same infinity, they are equal, and the finite rest is compared. Elsewhere a
-    value that is not finite makes all measures NaN, which is within no limit.
+    Elements are equal where both arrays have NaN or the same infinity; the finite elements are compared. Any
+    other value that is not finite makes all measures NaN, which exceeds every limit.
     """
     if evaluated.shape != baseline.shape:
-        raise ValueError(f"a result has the shape {evaluated.shape}, expected {baseline.shape}")
-    if bool((evaluated == baseline).all()):  # also for integers that float64 cannot hold
+        raise ValueError(f"a result has shape {evaluated.shape}, expected {baseline.shape}")
+    if bool((evaluated == baseline).all()):  # exact also for integers that float64 cannot represent
         return Differences(0.0, 0.0, 0.0)
     e, b = evaluated.astype(np.float64), baseline.astype(np.float64)
     finite = np.isfinite(b)

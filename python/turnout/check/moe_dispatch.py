@@ -33,7 +33,7 @@ def moe_dispatch_forward(gates, indices, locations, input, capacity, num_experts
 
 
 def weighted_sums(routed, rows, gates, dtype):
-    """``sum over k of gates[i, k] * routed[rows[i, k]]``, where a row out of range is +0."""
+    """``sum over k of gates[i, k] * routed[rows[i, k]]``, where a row out of range adds +0."""
     wide = wide_type(dtype)
     samples, choices = rows.shape
     tokens = np.zeros((samples, routed.shape[1]), dtype)
@@ -65,7 +65,7 @@ def dot_products(tokens, routed, rows):
 
 
 def rows_of(indices, locations, capacity, num_experts):
-    """The row of each choice, or -1; without locations all are 0."""
+    """The row of each choice, or -1; without locations all locations are 0."""
     indices = np.asarray(indices, np.int64)
     slots = np.zeros_like(indices) if locations is None else np.asarray(locations, np.int64)
     valid = (indices >= 0) & (indices < num_experts) & (slots >= 0) & (slots < capacity)

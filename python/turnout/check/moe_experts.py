@@ -79,7 +79,7 @@ def moe_experts(
 
 
 def dequantized(values, scale):
-    """The weights that ``turnout.quantize_experts`` made these of, as far as they were kept, in float64."""
+    """Decodes the results of ``turnout.quantize_experts`` to float64."""
     scale = np.asarray(scale, np.float64)
     if values.dtype == np.int8:
         return values * scale

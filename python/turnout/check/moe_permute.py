@@ -1,4 +1,4 @@
-"""The definitions of permutes and of chunks in another order, and checks against them."""
+"""The definitions of token permutation and chunk reordering, and checks against them."""
 
 from __future__ import annotations
 

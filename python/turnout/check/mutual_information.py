@@ -46,7 +46,7 @@ def mutual_information_forward(px, py, *, boundary=None):
 
 
 def mutual_information_backward(px, py, p, ans_grad, *, boundary=None):
-    """The definition of ``turnout.mutual_information_backward``, in float64, and what overwrites ans_grad."""
+    """The definition of ``turnout.mutual_information_backward``, in float64; also returns new ans_grad."""
     lowest, largest = p.dtype.type(-1e30).astype(np.float64), np.finfo(p.dtype).max
     px, py, p = (x.astype(np.float64) for x in (px, py, p))
     off = px.shape[2] == py.shape[2]
@@ -55,7 +55,7 @@ def mutual_information_backward(px, py, p, ans_grad, *, boundary=None):
     p = np.where(p < lowest, lowest, p)
 
     def weight(start, step, end):
-        """Of two unreachable cells the order of the sum matters: -1e30 swallows what is added."""
+        """Between two unreachable cells the order of additions matters, because -1e30 absorbs the step."""
         sum_ = start + step - end if start == end == lowest else start - end + step
         value = np.exp(sum_)
         return value if np.isfinite(sum_) and value <= largest else 0.0
@@ -82,7 +82,7 @@ def mutual_information_backward(px, py, p, ans_grad, *, boundary=None):
 def mutual_information_forward_backward(px, py, *, boundary=None):
     """The definition of ``turnout.mutual_information_forward_backward``, in float64.
 
-    The shares of the two ways into a cell sum to one; both are 0 where p is not finite.
+    The shares of the two steps into a cell sum to one; both are 0 if p is not finite.
     """
     p, ans = mutual_information_forward(px, py, boundary=boundary)
     px, py = px.astype(np.float64), py.astype(np.float64)
@@ -97,7 +97,7 @@ def mutual_information_forward_backward(px, py, *, boundary=None):
                     has_symbol, has_blank = s > s_begin and t - off >= t_begin, t > t_begin
                     symbol = p[b, s - 1, t - off] + px[b, s - 1, t - off] if has_symbol else -np.inf
                     blank = p[b, s, t - 1] + py[b, s, t - 1] if has_blank else -np.inf
-                    if np.isnan(blank):  # as log_add drops it
+                    if np.isnan(blank):  # log_add ignores it
                         blank = -np.inf
                     if not np.isfinite(p[b, s, t]):
                         continue
@@ -111,7 +111,7 @@ def mutual_information_forward_backward(px, py, *, boundary=None):
 
 
 def _lattices(rng: np.random.Generator):
-    """Arguments of both modes, with boundaries, of which one is empty, and with -inf."""
+    """Arguments of both modes, with boundaries (one of them empty) and with -inf."""
     for columns in (12, 11):
         px, py = (rng.uniform(-3, 0, shape).astype(np.float32) for shape in ((3, 6, columns), (3, 7, 11)))
         px[0, :, :4] = -np.inf

@@ -1,4 +1,4 @@
-"""The test report: each operator at each named scale, its differences, its time and its efficiency."""
+"""The test report: differences, time and efficiency of each operator at each named scale."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ FAILED = "FAILED"
 
 @dataclass(frozen=True)
 class Row:
-    """One output of one case. The first output of a case has its speed."""
+    """One output of one case. The first output of a case also holds its speed."""
 
     case: Case
     sizes: str
     output: str
-    measured: Differences | None  # None: the case ended with an error, which is in `output`
+    measured: Differences | None  # None if the case raised an error, which is in `output`
     limit: float = 0.0
     speed: Speed | None = None
 
@@ -55,7 +55,7 @@ class Row:
 
 
 def check_case(case: Case, *, timed: bool = True) -> list[Row]:
-    """Compares one case with its definition, and times it. An error is a row, too."""
+    """Compares one case with its definition and times it. An error also becomes a row."""
     try:
         data = case.make()
         results, expected = arrays_of(data.run()), arrays_of(data.definition())
@@ -66,7 +66,7 @@ def check_case(case: Case, *, timed: bool = True) -> list[Row]:
             "operations": data.operations,
         }
         timing = speed(data.run, **work) if timed else None
-    except Exception as error:  # an operator that fails must not hide the others
+    except Exception as error:  # keep checking the other operators
         return [Row(case, "", f"{type(error).__name__}: {error}", None)]
     rows = zip(data.limits.items(), measured, strict=True)
     return [
@@ -79,18 +79,18 @@ _PAGE = """\
 # Test report
 
 {passed} of {outputs} outputs are within their limits. Turnout {version}, {isa}, {cpu}, {date}.
-Made by `turnout check --report`.
+Written by `turnout check --report`.
 
-What each design document asks for, and the tests that show it: {conformance}.
+The requirements of each design document, and the tests that cover them: {conformance}.
 
-The baseline is the definition in `turnout.check`, plain NumPy. diff1 is the sum of the absolute errors over
-the sum of the absolute values, diff2 the same by squares, under a root, and diff3 the largest relative error,
-which is absolute for values below 1e-6. A limit of `diff3 = 0` asks for equal values; any other is for diff1
-and diff2.
+The baseline is the definition in `turnout.check`, in plain NumPy. diff1 is the sum of the absolute errors
+divided by the sum of the absolute values. diff2 is the same with squares, under a square root. diff3 is the
+largest relative error; for values below 1e-6 it is absolute. A limit of `diff3 = 0` requires equal values;
+any other limit applies to diff1 and diff2.
 
-Times are CPU times of one thread, medians. The floor of an efficiency is measured in turns with the operator:
-a streamed copy that reads and writes as many bytes, a memcpy of the operator's arrays, or the peak rate of
-fused multiply-adds.
+Times are median CPU times of one thread. An efficiency compares with a floor that is measured alternately
+with the operator: a streamed copy that reads and writes as many bytes, a memcpy of the operator's arrays, or
+the peak rate of fused multiply-adds.
 
 {table}
 ## Sizes
@@ -99,7 +99,7 @@ fused multiply-adds.
 
 
 def markdown(rows: list[Row], path: Path) -> str:
-    """The report as a page. It names the machine and the command that makes it again."""
+    """Renders the report as a Markdown page that names the machine and the command to reproduce it."""
     info = _core.info()
     sizes = {(row.case.op, row.case.name): row.sizes for row in rows}
     return _PAGE.format(
@@ -118,7 +118,7 @@ def markdown(rows: list[Row], path: Path) -> str:
 
 
 def _conformance(path: Path) -> str:
-    """A link, if the report is where the link leads somewhere."""
+    """Returns a link if its target exists relative to the report, otherwise the path."""
     page = "../conformance.md"
     exists = (path.parent / page).exists()
     return f"[docs/conformance.md]({page})" if exists else "docs/conformance.md in the source tree"

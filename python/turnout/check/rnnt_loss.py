@@ -33,7 +33,7 @@ def _log_sigmoid(z):
 
 
 def _cells(shape, symbols, ranges, boundary):
-    """b, t, row, s and the symbol of every row of logits inside the boundary; -1: there is none."""
+    """b, t, row, s and the symbol (or -1) of every row of logits inside the boundary."""
     batch, frames, rows = shape
     for b in range(batch):
         box = (0, 0, symbols.shape[1], frames) if boundary is None else boundary[b]
@@ -127,7 +127,7 @@ _ACTIVATIONS = {
 def _joined(am, lm, weight, bias, activation, ranges):
     """The hidden rows of a joiner and their logits."""
     am, lm, weight = (x.astype(np.float64) for x in (am, lm, weight))
-    rows = np.clip(ranges, 0, lm.shape[1] - 1)  # those of padding may be anything
+    rows = np.clip(ranges, 0, lm.shape[1] - 1)  # ranges of padding may have any value
     hidden = _ACTIVATIONS[activation][0](am[:, :, None] + rnnt_pruning_forward(lm, rows))
     return hidden, hidden @ weight.T + (0 if bias is None else bias.astype(np.float64))
 
@@ -261,7 +261,7 @@ def rnnt_align(px, py, *, boundary=None):
 
 
 def _batch(rng: np.random.Generator):
-    """logits, lm, am, symbols, boundary, ranges and gradients of the steps."""
+    """Returns logits, lm, am, symbols, boundary, ranges and gradients of the steps."""
     logits = rng.standard_normal((2, 5, 4, 7)).astype(np.float32)
     lm, am = (rng.standard_normal(shape).astype(np.float32) for shape in ((2, 4, 7), (2, 5, 7)))
     symbols = rng.integers(1, 7, (2, 3))

@@ -18,7 +18,7 @@ __all__ = [
 
 
 def _groups(src, index, dim, dim_size):
-    """Rows first, and the rows of each group."""
+    """Returns ``src`` with its rows first, and the rows of each group."""
     if dim_size is None:
         dim_size = int(index.max()) + 1 if len(index) else 0
     return np.moveaxis(src, dim, 0), [np.flatnonzero(index == g) for g in range(dim_size)]
@@ -54,7 +54,7 @@ def scatter_max(src, index, dim=0, dim_size=None):
     argmax = np.full(out.shape, len(rows), np.int64)
     for g, members in enumerate(groups):
         for i in members:
-            is_larger = rows[i] > out[g]  # not so of NaN
+            is_larger = rows[i] > out[g]  # false for NaN
             out[g] = np.where(is_larger, rows[i], out[g])
             argmax[g] = np.where(is_larger, i, argmax[g])
     out[argmax == len(rows)] = 0
@@ -82,7 +82,7 @@ def scatter_max_backward(grad_out, index, argmax):
 
 
 def _cases(rng: np.random.Generator):
-    """Rows with equal elements, an index with groups that have none, sorted and not."""
+    """Yields rows with equal elements and an index, sorted and not, that leaves some groups empty."""
     for index in (rng.integers(0, 12, 60), np.sort(rng.integers(0, 12, 60))):
         yield rng.integers(-3, 4, (60, 19)).astype(np.float32), index, 0, 15
 

@@ -39,7 +39,7 @@ def get_indice_pairs(
         limit = [1 if whole[d] == -1 else limit[d] for d in range(dims)]
 
     def output_of(site, k):
-        """The site that this one meets under offset k; None if there is none."""
+        """The output site of this one under offset k, or None."""
         n, *x = site
         output = [n]
         for d in range(dims):
@@ -56,7 +56,7 @@ def get_indice_pairs(
     offsets = list(np.ndindex(*kernel))  # the last dimension fastest
     met = [[output_of(site, k) for site in sites] for k in offsets]
     outputs = sites if subm else sorted({site for row in met for site in row if site is not None})
-    row_of = {site: row for row, site in enumerate(outputs)}  # of equal sites the last
+    row_of = {site: row for row, site in enumerate(outputs)}  # the last of equal sites
     indice_pairs = np.full((len(offsets), 2, len(sites)), -1, np.int32)
     indice_num = np.zeros(len(offsets), np.int32)
     for k, row in enumerate(met):

@@ -1,4 +1,4 @@
-"""How the names of another package are put in its place, and taken out again."""
+"""Installs stand-ins in the place of another package's modules, and removes them again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Install(Protocol):
 
 
 def names_of(module: ModuleType) -> dict[str, Any]:
-    """The public functions and classes of a module, and those it imports from turnout.compat, by name."""
+    """Returns a module's public functions and classes, and those it imports from turnout.compat, by name."""
     return {
         name: value
         for name, value in vars(module).items()
@@ -32,9 +32,10 @@ def names_of(module: ModuleType) -> dict[str, Any]:
 
 
 class _Placeholder(type):
-    """The type of a name that a stand-in lacks: importing it works, and using it raises one clear error.
+    """The type of a name that a stand-in lacks: it can be imported, but using it raises an error.
 
-    As a class it can also be a base class, part of an annotation, or the second argument of isinstance().
+    Because it is a class, it can also be a base class, part of an annotation, or the second argument of
+    isinstance().
     """
 
     def __call__(cls, *arguments: Any, **options: Any) -> NoReturn:
@@ -45,27 +46,27 @@ class _Placeholder(type):
 
 
 def missing(package: str, names: Collection[str] | None, what: str) -> Callable[[str], Any]:
-    """``__getattr__`` of a module that has a part of another package: ``what`` is that part.
+    """Returns the ``__getattr__`` of a module that implements only ``what`` of another package.
 
-    ``names`` are those that the package has and the module does not; None means every public name. Such a
-    name gives a placeholder, so that a program that imports it and does not use it runs.
+    ``names`` are the package's names that the module lacks; None means every public name. Looking one up
+    returns a placeholder, so that a program can import it without using it.
     """
 
     @functools.cache
     def placeholder(name: str) -> Any:
-        message = f"{name}: turnout.compat.{package} does not have this name of {package}; Turnout has {what}"
+        message = f"{name}: turnout.compat.{package} does not implement this name; Turnout has {what}"
         return _Placeholder(name, (), {"__doc__": message})
 
     def find(name: str) -> Any:
         if name in names if names is not None else not name.startswith("_"):
             return placeholder(name)
-        raise AttributeError(f"turnout.compat.{package}: there is no {name}; Turnout has {what}")
+        raise AttributeError(f"turnout.compat.{package} has no attribute {name}; Turnout has {what}")
 
     return find
 
 
 class _Absent(MetaPathFinder, Loader):
-    """Finds the modules that a stand-in lacks as a whole, and all modules below them."""
+    """Finds the modules that a stand-in lacks entirely, and all their submodules."""
 
     def __init__(self, names: tuple[str, ...], origin: str, getattr: Callable[[str], Any]) -> None:
         self._names, self._origin, self._getattr = names, origin, getattr
@@ -81,21 +82,21 @@ class _Absent(MetaPathFinder, Loader):
 
 
 class Installation:
-    """Modules of a package, by their full names, with what each of them has.
+    """The modules of a stand-in by their full names, with the contents of each.
 
-    A module that is not there is made, with a ``__spec__`` like that of an imported one. In a module that is
-    there, names are replaced or added, and the others stay.
+    A module that does not exist is created, with a ``__spec__`` like that of an imported one. In an existing
+    module, names are replaced or added; its other names stay.
 
     Args:
-        package: whose names they are.
-        modules: what there is in each module; a parent comes before its submodules.
-        getattr: called for a name that a module made here does not have.
-        absent: modules of the package that can be imported, and whose names, all of which ``absent_getattr``
-            gives, cannot be used.
-        keeps_package: other parts of the package are needed. Where it is installed, it is imported, and
-            names are replaced in it. Else it is not looked for, and stand-ins take its place.
-        registries: called last. Each enters names somewhere else and returns what takes them out again, or
-            None where there is no such place.
+        package: the package that is replaced.
+        modules: maps each module to its contents; a parent precedes its submodules.
+        getattr: called for a name that a module created here lacks.
+        absent: modules of the package that can be imported, but whose names cannot be used;
+            ``absent_getattr`` provides them.
+        keeps_package: whether other parts of the package are needed. If so and the package is installed, it
+            is imported and names are replaced in it. Otherwise it is not searched for.
+        registries: called last. Each registers names elsewhere and returns a function that removes them
+            again, or None if there is nothing to register with.
     """
 
     def __init__(
@@ -129,19 +130,19 @@ class Installation:
         if imported is not None and imported is not self._imported_here and not force:
             where = getattr(imported, "__file__", None) or "another stand-in"
             raise RuntimeError(
-                f"turnout.compat.{self._package}.install: {self._package} is imported already ({where}); "
-                "install before it is imported, or with force=True to replace its names"
+                f"turnout.compat.{self._package}.install: {self._package} is already imported ({where}); "
+                "call install before it is imported, or with force=True to replace its names"
             )
         if imported is None and self._keeps_package and importlib.util.find_spec(self._package) is not None:
             imported = self._imported_here = importlib.import_module(self._package)
         try:
-            # All modules first: a package may have a function of the name of one of its modules.
+            # Create all modules first: a package may have a function with the name of one of its modules.
             modules = [self._module(name, may_import=imported is not None) for name in self._modules]
             for module, contents in zip(modules, self._modules.values(), strict=True):
                 for attribute, value in contents.items():
                     self._set(module, attribute, value)
             if self._absent is not None:
-                sys.meta_path.append(self._absent)  # last: what is installed of the package is found first
+                sys.meta_path.append(self._absent)  # after the finders of installed modules
                 self._undo.append(self._remove_absent)
             for register in self._registries:
                 undo = register()
@@ -156,11 +157,11 @@ class Installation:
             self._undo.pop()()
 
     def functions(self, example: str, more: str = "") -> tuple[Install, Undo]:
-        """The functions ``install`` and ``uninstall`` of ``turnout.compat.<package>``.
+        """Returns the functions ``install`` and ``uninstall`` of ``turnout.compat.<package>``.
 
         Args:
             example: an import statement that finds these names once they are installed.
-            more: sentences for the end of the docstring of ``install``.
+            more: text appended to the docstring of ``install``.
         """
         package = self._package
 
@@ -195,8 +196,8 @@ class Installation:
             try:
                 return importlib.import_module(name)
             except ImportError:
-                pass  # a part that this installation of the package does not have, or cannot load
-        module = ModuleType(name, f"Turnout in place of {name}: see turnout.compat.{self._package}.")
+                pass  # the installed package lacks this module or cannot load it
+        module = ModuleType(name, f"Turnout's stand-in for {name}; see turnout.compat.{self._package}.")
         is_package = any(other.startswith(f"{name}.") for other in self._modules)
         module.__spec__ = ModuleSpec(
             name, None, origin=f"turnout.compat.{self._package}", is_package=is_package

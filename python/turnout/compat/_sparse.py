@@ -1,4 +1,4 @@
-"""Parts of the stand-ins for spconv and mmcv: classes per number of dimensions, and functions."""
+"""Code that the stand-ins for spconv and mmcv share: classes per number of dimensions, and functions."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def for_each_rank(base: type[T], most: int = 4) -> tuple[type[T], ...]:
 
 
 def scatter_nd(indices: torch.Tensor, updates: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """Zeros of this shape, with ``updates`` where ``indices [..., n]`` says in the first n dimensions.
+    """Returns zeros with ``updates`` where ``indices [..., n]`` point in the first n dimensions of ``shape``.
 
-    Of several updates of one place, any one counts.
+    If a position is repeated, any one of its updates is stored.
     """
     n = indices.shape[-1]
     result = updates.new_zeros(list(shape))
@@ -39,7 +39,7 @@ def scatter_nd(indices: torch.Tensor, updates: torch.Tensor, shape: Sequence[int
 
 
 def distinct_sites(indices: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The distinct sites, ascending; the number of each row's site; and the first row of each site."""
+    """Returns the distinct sites in ascending order, the site of each row, and the first row of each site."""
     sites, site_of_row = torch.unique(indices, dim=0, return_inverse=True)
     rows = torch.arange(len(indices))
     first_row = rows.new_empty(len(sites)).scatter_reduce(0, site_of_row, rows, "amin", include_self=False)
@@ -47,7 +47,7 @@ def distinct_sites(indices: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, t
 
 
 def voxel_grid_size(voxel_size: ArrayLike, ends: ArrayLike) -> list[int]:
-    """The number of voxels in each direction between the first half of ``ends`` and the second.
+    """Returns the number of voxels per direction between the first half of ``ends`` and the second.
 
     Halves are rounded away from zero, as in the operator; NumPy rounds them to even.
     """
@@ -63,7 +63,7 @@ def get_conv_output_size(
     padding: Sequence[int],
     dilation: Sequence[int],
 ) -> list[int]:
-    """The spatial shape of a convolution's outputs."""
+    """Returns the spatial shape of a convolution's outputs."""
     zeros = (0,) * len(input_size)
     vectors = map(tuple, (kernel_size, stride, padding, dilation, zeros))
     return list(Geometry(*vectors, subm=False, transpose=False).out_shape(input_size))
@@ -77,6 +77,6 @@ def get_deconv_output_size(
     dilation: Sequence[int],
     output_padding: Sequence[int],
 ) -> list[int]:
-    """The spatial shape of a transposed convolution's outputs."""
+    """Returns the spatial shape of a transposed convolution's outputs."""
     vectors = map(tuple, (kernel_size, stride, padding, dilation, output_padding))
     return list(Geometry(*vectors, subm=False, transpose=True).out_shape(input_size))

@@ -1,4 +1,4 @@
-"""The names of torch_npu: ``turnout.compat.torch_npu``.
+"""torch_npu's names: ``turnout.compat.torch_npu``.
 
 Example:
     >>> from turnout.compat import torch_npu
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 _BYTE_FLOATS = (torch.float8_e4m3fn, torch.float8_e5m2)
-# E8M0, which torch_npu also takes as plain bytes. Older releases of torch have no such type.
+# E8M0, which torch_npu also accepts as plain bytes. Older torch releases lack the type.
 _BYTE_SCALES = tuple(getattr(torch, name) for name in ("float8_e8m0fnu", "uint8") if hasattr(torch, name))
 
 
@@ -42,12 +42,12 @@ def npu_moe_re_routing(
     idx_type: int = 0,
     tokens_dtype: torch.dtype | int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """:func:`turnout.torch.moe_re_routing` as torch_npu has it.
+    """:func:`turnout.torch.moe_re_routing` with torch_npu's arguments and results.
 
     Scales of 8-bit floats are E8M0, as ``torch.float8_e8m0fnu`` or as bytes in ``torch.uint8``. Without
-    scales the second result is ``[rows]`` zeros in float32. ``tokens_dtype`` says how torch_npu reads the
-    bytes of ``tokens``: a dtype, or one of torch_npu's numbers. It changes nothing here, where rows are moved
-    as bytes.
+    scales, the second result is float32 zeros ``[rows]``. ``tokens_dtype``, a dtype or one of torch_npu's
+    numbers, says how torch_npu interprets the bytes of ``tokens``. It has no effect here, because rows are
+    moved as bytes.
     """
     if not isinstance(tokens_dtype, (torch.dtype, int, type(None))):
         raise TypeError(
@@ -61,7 +61,7 @@ def npu_moe_re_routing(
     ):
         raise ValueError(
             f"npu_moe_re_routing: per_token_scales has dtype {per_token_scales.dtype}, expected "
-            f"torch.float8_e8m0fnu or torch.uint8 beside tokens of {tokens.dtype}"
+            f"torch.float8_e8m0fnu or torch.uint8 for tokens of {tokens.dtype}"
         )
     permuted, scales, idx, num = moe_re_routing(
         tokens,
@@ -82,7 +82,7 @@ def npu_moe_token_permute(
     num_out_tokens: int | None = None,
     padded_mode: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """:func:`turnout.torch.moe_token_permute`: the permuted tokens, and where each choice went."""
+    """:func:`turnout.torch.moe_token_permute`: returns the permuted tokens and the row of each choice."""
     return moe_token_permute(tokens, indices, num_out_tokens, padded_mode)
 
 
@@ -94,7 +94,7 @@ def npu_moe_token_unpermute(
     padded_mode: bool = False,
     restore_shape: Sequence[int] | None = None,
 ) -> torch.Tensor:
-    """:func:`turnout.torch.moe_token_unpermute`: the sum of the rows of each token, times ``probs``."""
+    """:func:`turnout.torch.moe_token_unpermute`: returns the sum of each token's rows times ``probs``."""
     return moe_token_unpermute(permuted_tokens, sorted_indices, probs, padded_mode, restore_shape)
 
 

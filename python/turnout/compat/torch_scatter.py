@@ -1,9 +1,9 @@
-"""The names of torch_scatter: ``turnout.compat.torch_scatter``.
+"""torch_scatter's names: ``turnout.compat.torch_scatter``.
 
 Example:
     >>> from turnout.compat.torch_scatter import scatter_max
     >>> out, argmax = scatter_max(torch.tensor([[1.0], [2.0], [4.0]]), torch.tensor([0, 2, 0]), dim=0)
-    >>> out.tolist(), argmax.tolist()  # group 1 has no rows; 3 stands for none
+    >>> out.tolist(), argmax.tolist()  # group 1 has no rows; its argmax is 3, the number of rows
     ([[4.0], [0.0], [2.0]], [[2], [3], [1]])
 """
 
@@ -27,14 +27,14 @@ __all__ = [
     "uninstall",
 ]
 
-__version__ = "2.1.2"  # the release that these functions are like
+__version__ = "2.1.2"  # the release that these functions follow
 
 
 def _refuse_out(name: str, out: torch.Tensor | None) -> None:
     if out is not None:
         raise NotImplementedError(
-            f"{name}: out is given, which Turnout does not continue from; leave it out, and combine the "
-            "result with it"
+            f"{name}: out is given, expected None: Turnout does not accumulate into it; combine the result "
+            "with it instead"
         )
 
 
@@ -46,7 +46,7 @@ def scatter_sum(
     out: torch.Tensor | None = None,
     dim_size: int | None = None,
 ) -> torch.Tensor:
-    """:func:`turnout.torch.scatter_sum` with the arguments of torch_scatter; ``out`` is refused."""
+    """:func:`turnout.torch.scatter_sum` with torch_scatter's arguments; ``out`` must be None."""
     _refuse_out("scatter_sum", out)
     return own.scatter_sum(src, index, dim, dim_size)
 
@@ -59,7 +59,7 @@ def scatter_add(
     out: torch.Tensor | None = None,
     dim_size: int | None = None,
 ) -> torch.Tensor:
-    """:func:`scatter_sum` by its other name."""
+    """An alias of :func:`scatter_sum`."""
     _refuse_out("scatter_add", out)
     return own.scatter_sum(src, index, dim, dim_size)
 
@@ -72,7 +72,7 @@ def scatter_mean(
     out: torch.Tensor | None = None,
     dim_size: int | None = None,
 ) -> torch.Tensor:
-    """:func:`turnout.torch.scatter_mean` with the arguments of torch_scatter; ``out`` is refused.
+    """:func:`turnout.torch.scatter_mean` with torch_scatter's arguments; ``out`` must be None.
 
     The mean of integers is rounded down.
     """
@@ -92,7 +92,7 @@ def scatter_max(
     out: torch.Tensor | None = None,
     dim_size: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """:func:`turnout.torch.scatter_max` with the arguments of torch_scatter; ``out`` is refused."""
+    """:func:`turnout.torch.scatter_max` with torch_scatter's arguments; ``out`` must be None."""
     _refuse_out("scatter_max", out)
     return own.scatter_max(src, index, dim, dim_size)
 
@@ -106,7 +106,7 @@ def scatter(
     dim_size: int | None = None,
     reduce: str = "sum",
 ) -> torch.Tensor:
-    """One of the others by the name of its reduction: 'sum' or 'add', 'mean', 'max'; of max, the values."""
+    """Reduces by 'sum' or 'add', 'mean' or 'max'. For 'max', returns the values only."""
     _refuse_out("scatter", out)
     if reduce in ("sum", "add"):
         return own.scatter_sum(src, index, dim, dim_size)
@@ -136,7 +136,7 @@ __getattr__ = missing("torch_scatter", _MISSING, ", ".join(_functions))
 
 
 def _attribute(name: str) -> Any:
-    """What a module that stands in for the package has beside the functions."""
+    """Returns the other attributes of the stand-in module."""
     return __version__ if name == "__version__" else __getattr__(name)
 
 

@@ -1,10 +1,10 @@
-"""The RNN-T loss of torchaudio: ``turnout.compat.torchaudio``.
+"""torchaudio's RNN-T loss: ``turnout.compat.torchaudio``.
 
 Example:
     >>> from turnout.compat import torchaudio
     >>> logits, targets = torch.zeros(1, 2, 2, 4), torch.tensor([[3]])  # two frames, one symbol, four classes
     >>> loss = torchaudio.rnnt_loss(logits, targets, torch.tensor([2]), torch.tensor([1]), blank=0)
-    >>> round(loss.neg().exp().item(), 5)  # two ways of three steps: 2 / 4**3
+    >>> round(loss.neg().exp().item(), 5)  # two paths of three steps: 2 / 4**3
     0.03125
 """
 
@@ -22,7 +22,7 @@ _REDUCTIONS = ("none", "mean", "sum")
 
 
 class ClampedLoss(torch.autograd.Function):
-    """A loss for each row whose gradients are clamped before the upstream gradient multiplies them."""
+    """A loss per row whose gradients are clamped before they are multiplied by the upstream gradient."""
 
     @staticmethod
     def forward(ctx, logits, loss_of, clamp):
@@ -41,7 +41,7 @@ class ClampedLoss(torch.autograd.Function):
 
 
 def _boundary(logits, targets, logit_lengths, target_lengths):
-    """The lengths as the ends of a boundary."""
+    """Converts lengths to a boundary."""
     ends = (
         ("target_lengths", target_lengths, targets.shape[-1]),
         ("logit_lengths", logit_lengths, logits.shape[1]),
@@ -50,10 +50,10 @@ def _boundary(logits, targets, logit_lengths, target_lengths):
         if lengths.shape != logits.shape[:1] or lengths.dtype not in (torch.int32, torch.int64):
             raise ValueError(
                 f"rnnt_loss: {name} has shape {list(lengths.shape)} and dtype {lengths.dtype}, expected "
-                f"{list(logits.shape[:1])} and torch.int32"
+                f"{list(logits.shape[:1])} and torch.int32 or torch.int64"
             )
         if torch.compiler.is_compiling():
-            continue  # values are left to the call
+            continue  # the call checks the values
         for b, length in enumerate(lengths.tolist()):
             if not 0 <= length <= most:
                 raise ValueError(f"rnnt_loss: {name}[{b}] is {length}, expected 0 .. {most}")
@@ -66,7 +66,7 @@ def _losses(logits, targets, boundary, blank):
 
 
 def _losses_of_probabilities(logits, targets, boundary, blank):
-    """Of logits that are log-probabilities already: the steps are theirs."""
+    """The losses of logits that are log-probabilities already."""
     _losses(logits.detach(), targets, boundary, blank)  # for its checks of shapes, lengths and targets
     dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
     frames = logits.shape[1]
@@ -90,19 +90,19 @@ def rnnt_loss(
     reduction: str = "mean",
     fused_log_softmax: bool = True,
 ) -> torch.Tensor:
-    """:func:`turnout.torch.rnnt_loss` with the arguments of torchaudio.
+    """:func:`turnout.torch.rnnt_loss` with torchaudio's arguments.
 
     Args:
-        logits: ``[batch, frames, symbols + 1, classes]``, every dtype of :func:`turnout.torch.rnnt_loss`.
-        targets: ``[batch, symbols]``, int32 or int64; refused where one is no class.
+        logits: ``[batch, frames, symbols + 1, classes]``, any dtype of :func:`turnout.torch.rnnt_loss`.
+        targets: ``[batch, symbols]``, int32 or int64; each must be a class.
         logit_lengths, target_lengths: ``[batch]``, int32 or int64; the longest need not fill the tensors.
-        blank: the class of the blank; a negative one counts from the end.
+        blank: the class of the blank; a negative value counts from the end.
         clamp: if above 0, gradients are clamped to ``-clamp .. clamp``.
         reduction: 'none', 'mean' or 'sum'.
-        fused_log_softmax: False: ``logits`` are log-probabilities already.
+        fused_log_softmax: if False, ``logits`` are log-probabilities already.
 
     Returns:
-        The loss, in float16 for float16.
+        The loss; for float16 logits in float16.
     """
     if reduction not in _REDUCTIONS:
         expected = ", ".join(f"'{name}'" for name in _REDUCTIONS)
@@ -140,7 +140,7 @@ class RNNTLoss(torch.nn.Module):
         logit_lengths: torch.Tensor,
         target_lengths: torch.Tensor,
     ) -> torch.Tensor:
-        """The loss of these logits."""
+        """Returns the loss of these logits."""
         return rnnt_loss(
             *(logits, targets, logit_lengths, target_lengths),
             *(self.blank, self.clamp, self.reduction, self.fused_log_softmax),

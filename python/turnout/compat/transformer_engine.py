@@ -1,8 +1,7 @@
-"""The permutes of Transformer Engine, on CPU tensors: ``turnout.compat.transformer_engine``.
+"""Transformer Engine's permute functions for CPU tensors: ``turnout.compat.transformer_engine``.
 
-A ``row_id_map`` says where each choice went: ``[tokens, experts]`` for a mask, ``[tokens, choices]`` for
-indices, with -1 for none. It has another form than Transformer Engine's own, which is for its kernels alone:
-hand over what the same module gave.
+A ``row_id_map`` gives the row of each choice, or -1: ``[tokens, experts]`` for a mask, ``[tokens, choices]``
+for indices. Transformer Engine has its own form for its kernels, so pass only maps that this module made.
 
 Example:
     >>> from turnout.compat import transformer_engine as te
@@ -43,7 +42,7 @@ def _check_map_type(function: str, map_type: str) -> None:
 
 
 def _rows_of_mask(function: str, inp: torch.Tensor, routing_map: torch.Tensor) -> tuple[torch.Tensor, int]:
-    """The row of each (token, expert) of a mask, expert by expert, and how many rows there are."""
+    """Returns the row of each (token, expert) of a mask, expert by expert, and the number of rows."""
     if routing_map.dim() != 2 or routing_map.shape[0] != inp.shape[0]:
         raise ValueError(
             f"{function}: routing_map has shape {list(routing_map.shape)}, expected [tokens, experts] with "
@@ -67,15 +66,16 @@ def moe_permute(
     max_token_num: int = -1,
     map_type: str = "mask",
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Copies tokens into the order of their experts: the output and its row_id_map.
+    """Copies tokens into the order of their experts. Returns the output and its row_id_map.
 
     Args:
         inp: ``[tokens, hidden]``.
-        routing_map: 'mask': ``[tokens, experts]``, not 0 where a token goes; 'index': ``[tokens, choices]``.
-        num_out_tokens: rows of the output; None, 0 or less: all. Choices beyond them are dropped, and rows
-            beyond the choices of a mask are zero.
-        max_token_num: for the workspace of a GPU; not used.
-        map_type: what ``routing_map`` is.
+        routing_map: a mask ``[tokens, experts]``, nonzero where a token goes, or indices ``[tokens,
+            choices]``.
+        num_out_tokens: the rows of the output; all if None, 0 or negative. Choices beyond them are dropped,
+            and rows beyond the choices of a mask are zero.
+        max_token_num: the workspace size on a GPU; ignored.
+        map_type: the kind of ``routing_map``, 'mask' or 'index'.
     """
     del max_token_num
     _check_map_type("moe_permute", map_type)
@@ -91,7 +91,7 @@ def moe_permute(
 def moe_permute_with_probs(
     inp: torch.Tensor, probs: torch.Tensor, routing_map: torch.Tensor, num_out_tokens: int | None = None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """:func:`moe_permute` of a mask, with ``probs [tokens, experts]`` in the same order.
+    """:func:`moe_permute` of a mask, which also permutes ``probs [tokens, experts]``.
 
     Returns the output, permuted_probs ``[rows]`` and row_id_map. Differentiable in ``inp`` and ``probs``.
     """
@@ -116,8 +116,8 @@ def moe_permute_and_pad_with_probs(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor]:
     """:func:`moe_permute_with_probs`, with each expert's rows padded to a multiple of ``align_size``.
 
-    Returns the output, permuted_probs, row_id_map, pad_offsets ``[experts]`` (None where nothing is padded)
-    and the padded tokens_per_expert. row_id_map does not count padding: hand pad_offsets to
+    Returns the output, permuted_probs, row_id_map, pad_offsets ``[experts]`` (None if nothing is padded)
+    and the padded tokens_per_expert. row_id_map does not count padding, so pass pad_offsets to
     :func:`moe_unpermute`.
     """
     if align_size < 1:
@@ -127,7 +127,7 @@ def moe_permute_and_pad_with_probs(
     if not torch.equal(counts, tokens_per_expert.to(counts.dtype)):
         raise ValueError(
             f"moe_permute_and_pad_with_probs: tokens_per_expert is {tokens_per_expert.tolist()}, expected "
-            f"{counts.tolist()} as routing_map says"
+            f"{counts.tolist()}, the counts of routing_map"
         )
     padded = (counts + align_size - 1) // align_size * align_size
     offsets = torch.cumsum(padded - counts, 0) - (padded - counts)
@@ -153,21 +153,21 @@ def moe_unpermute(
     probs: torch.Tensor | None = None,
     pad_offsets: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """The way back of :func:`moe_permute`: the sum of the rows of each token, times ``merging_probs``.
+    """Reverses :func:`moe_permute`: returns the sum of each token's rows times ``merging_probs``.
 
     Args:
         inp: ``[rows, hidden]``.
-        row_id_map: of the same module's :func:`moe_permute`.
-        merging_probs: shaped like ``row_id_map``; None: ones.
-        restore_shape: the shape of the result, ``[tokens, hidden]`` unless given.
-        map_type: as for :func:`moe_permute`; the map says it already.
+        row_id_map: a result of this module's :func:`moe_permute`.
+        merging_probs: shaped like ``row_id_map``; None means ones.
+        restore_shape: the shape of the result; defaults to ``[tokens, hidden]``.
+        map_type: validated but otherwise ignored.
         probs: the older name of ``merging_probs``.
-        pad_offsets: of :func:`moe_permute_and_pad_with_probs`.
+        pad_offsets: a result of :func:`moe_permute_and_pad_with_probs`.
     """
     _check_map_type("moe_unpermute", map_type)
     if probs is not None:
         if merging_probs is not None:
-            raise ValueError("moe_unpermute: probs is given, expected nothing beside merging_probs")
+            raise ValueError("moe_unpermute: probs and merging_probs are given, expected only one of them")
         merging_probs = probs
     rows = row_id_map if pad_offsets is None else _padded(row_id_map, pad_offsets)
     output = moe_combine(inp, rows, None, 1, merging_probs)
@@ -178,7 +178,7 @@ def moe_unpermute(
 def moe_sort_chunks_by_index(
     inp: torch.Tensor, split_sizes: torch.Tensor, sorted_index: torch.Tensor
 ) -> torch.Tensor:
-    """:func:`turnout.torch.sort_chunks_by_idxs`: chunks of rows in another order."""
+    """:func:`turnout.torch.sort_chunks_by_idxs`: reorders chunks of rows."""
     return sort_chunks_by_idxs(inp, split_sizes, sorted_index)[0]
 
 
@@ -186,7 +186,7 @@ def moe_sort_chunks_by_index(
 def moe_sort_chunks_by_index_with_probs(
     inp: torch.Tensor, probs: torch.Tensor, split_sizes: torch.Tensor, sorted_index: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same, with ``probs [rows]`` in the same order."""
+    """Like :func:`moe_sort_chunks_by_index`, and also reorders ``probs [rows]``."""
     output, permuted_probs = sort_chunks_by_idxs(inp, split_sizes, sorted_index, probs)
     return output, permuted_probs
 

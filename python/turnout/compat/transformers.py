@@ -1,4 +1,4 @@
-"""An experts implementation for Hugging Face's transformers: :func:`turnout.torch.moe_experts` on a CPU.
+"""An experts implementation for Hugging Face transformers: :func:`turnout.torch.moe_experts` on a CPU.
 
 Example:
     >>> import turnout.compat.transformers
@@ -45,7 +45,7 @@ _DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 @dataclass(frozen=True)
 class _Form:
-    """What a block computes, as :func:`turnout.torch.moe_experts` says it."""
+    """What a block computes, as arguments of :func:`turnout.torch.moe_experts`."""
 
     activation: str
     interleaved: bool = False
@@ -55,7 +55,7 @@ class _Form:
 
 
 def _form_of(experts: torch.nn.Module) -> _Form | str:
-    """The form of a block, or why it is not fused."""
+    """Returns the form of a block, or the reason why it cannot be fused."""
     if experts.has_post_expert_norm:
         return "it has a norm after each expert"
     gate = type(experts)._apply_gate
@@ -76,7 +76,7 @@ def _first_weight(form: _Form) -> str:
 
 
 def _obstacle(x: torch.Tensor, w13: torch.Tensor, w2: torch.Tensor) -> str:
-    """Why tensors like these are not for the fused block, or nothing."""
+    """Returns why the fused block does not support these tensors, or an empty string."""
     if x.device.type != "cpu" or w13.device.type != "cpu":
         return f"its tensors are on the device {w13.device if x.device.type == 'cpu' else x.device}"
     if w13.dtype not in _DTYPES or w2.dtype != w13.dtype:
@@ -90,11 +90,11 @@ _told: set[tuple[str, str]] = set()
 
 
 def _not_fused(experts: torch.nn.Module, reason: str, *arguments: torch.Tensor) -> torch.Tensor:
-    """The way of transformers. The log tells why, once for each class, but not while a compiler traces."""
+    """Runs transformers' implementation. Logs the reason once per class, except while a compiler traces."""
     said = type(experts).__name__, reason
     if not torch.compiler.is_compiling() and said not in _told:
         _told.add(said)
-        _log.info("moe_experts: %s is not fused, because %s; it runs as grouped_mm of transformers", *said)
+        _log.info("moe_experts: %s is not fused, because %s; it uses grouped_mm of transformers", *said)
     return moe.grouped_mm_experts_forward(experts, *arguments)
 
 
@@ -123,34 +123,35 @@ def _experts_forward(
 def install(name: str = "turnout") -> None:
     """Registers Turnout's experts as ``name``.
 
-    Then ``model.set_experts_implementation("turnout")`` switches a model, and
-    ``from_pretrained(..., experts_implementation="turnout")`` loads one with it. A block of another form runs
-    as the ``grouped_mm`` of transformers, and the logger ``turnout`` says which and why, at the level INFO.
+    Afterwards, ``model.set_experts_implementation("turnout")`` switches a model, and
+    ``from_pretrained(..., experts_implementation="turnout")`` loads one with it. A block of another form uses
+    transformers' ``grouped_mm``, and the logger ``turnout`` says which and why at level INFO.
     """
     moe.ALL_EXPERTS_FUNCTIONS.register(name, _experts_forward)
 
 
 def uninstall(name: str = "turnout") -> None:
-    """Takes ``name`` out again. Models that use it must be switched before."""
+    """Unregisters ``name``. Models that use it must be switched first."""
     moe.ALL_EXPERTS_FUNCTIONS._global_mapping.pop(name, None)
 
 
 def _fused_blocks(model: torch.nn.Module, asker: str) -> Iterator[tuple[Any, _Form]]:
     for module in model.modules():
-        if not hasattr(module, "has_post_expert_norm"):  # no block of experts
+        if not hasattr(module, "has_post_expert_norm"):  # not a block of experts
             continue
         form = _form_of(module)
         if isinstance(form, str):
-            _log.info("%s: %s stays as it is, because %s", asker, type(module).__name__, form)
+            _log.info("%s: %s is not changed, because %s", asker, type(module).__name__, form)
         else:
             yield module, form
 
 
 @torch.no_grad()
 def pack(model: torch.nn.Module) -> int:
-    """Lays the transposed weights of experts, which GPT-OSS has, out as the fused block reads them, in place.
+    """Lays out transposed expert weights, as GPT-OSS has, the way the fused block reads them, in place.
 
-    Shapes and values stay; one weight after the other is copied. See :func:`turnout.torch.moe_experts_pack`.
+    Shapes and values stay the same; weights are copied one at a time. See
+    :func:`turnout.torch.moe_experts_pack`.
 
     Returns:
         The number of blocks with such weights.
@@ -173,12 +174,12 @@ def pack(model: torch.nn.Module) -> int:
 def quantize(model: torch.nn.Module, *, bits: Literal[8, 4] = 8, name: str = "turnout") -> int:
     """Rounds the weights of a model's experts to 8 or 4 bits, in place, and switches it to ``name``.
 
-    The experts take a half or a quarter of the memory of 16 bits, and decoding reads as much less; see
-    :func:`turnout.torch.quantize_experts`. All other weights stay as they are. Blocks that are not fused are
-    left alone, and the log says which. The model can be used and saved by ``torch.save(model.state_dict())``,
-    but not be trained in these weights. ``save_pretrained()`` raises an error, because ``from_pretrained()``
-    cannot read quantized experts. A model that is rounded already, or has a size that cannot be, is
-    refused and stays as it is.
+    The experts take a half or a quarter of the memory of 16-bit weights, and decoding reads that much less;
+    see :func:`turnout.torch.quantize_experts`. Other weights, and blocks that cannot be fused, are not
+    changed; the log names those blocks. The model can be used and saved with
+    ``torch.save(model.state_dict())``, but the rounded weights cannot be trained. ``save_pretrained()``
+    raises an error, because ``from_pretrained()`` cannot read quantized experts. If the model is already
+    rounded, or a size cannot be, an error is raised and the model is not changed.
 
     Returns:
         The number of blocks that were rounded.
@@ -202,7 +203,7 @@ def quantize(model: torch.nn.Module, *, bits: Literal[8, 4] = 8, name: str = "tu
         )
     blocks = list(_fused_blocks(model, "quantize"))
     weights = [(module, weight) for module, form in blocks for weight in (_first_weight(form), "down_proj")]
-    for module, weight in weights:  # before any weight is replaced
+    for module, weight in weights:  # check all before replacing any
         _check_weight(module, weight, bits)
     for module, weight in weights:
         values, scale = quantize_experts(_rows_by_depth(module, weight), bits=bits)
@@ -236,7 +237,7 @@ def _check_weight(module: Any, weight: str, bits: int) -> None:
     given = _rows_by_depth(module, weight)
     what = f"quantize: {weight} of {type(module).__name__}"
     if not given.dtype.is_floating_point:
-        raise ValueError(f"{what} has dtype {given.dtype}, expected a float dtype: it is rounded already")
+        raise ValueError(f"{what} has dtype {given.dtype}, expected a float dtype: it is already rounded")
     for expert, values in enumerate(given):
         if not values.isfinite().all():
             raise ValueError(f"{what} has a value in expert {expert} that is not finite")

@@ -1,4 +1,4 @@
-"""Simulated LiDAR scans of streets, for trying out and training without a dataset; needs NumPy only.
+"""Simulated LiDAR scans of streets, for experiments and training without a dataset; needs only NumPy.
 
 Example:
     >>> from turnout.simulate import CLASSES, lidar_scan
@@ -24,18 +24,18 @@ __all__ = ["CLASSES", "SENSOR_HEIGHT", "Scan", "lidar_scan"]
 
 REACH = 80.0  # metres
 NOISE = 0.015  # standard deviation of a distance, metres
-SIGNAL = 8e-6  # reflectance * cosine of incidence / distance^2 of a surface that returns two pulses of three
+SIGNAL = 8e-6  # reflectance * cosine of incidence / distance^2 at which two of three pulses return
 
 
 class Scan(NamedTuple):
-    """One revolution of the scanner, and what is true about it. The sensor is at x = y = z = 0.
+    """One revolution of the scanner, with its ground truth. The sensor is at x = y = z = 0.
 
     Attributes:
         points: ``[points, 4]`` float32, in scan order: x (ahead), y (left) and z (up) in metres, and the
             reflectance in [0, 1].
         boxes: ``[boxes, 7]`` float32: the centre x, y, z, the length, width and height, and the heading in
             [-pi, pi), counter-clockwise from x.
-        labels: ``[boxes]`` int32: the class of each box, an index of ``CLASSES``.
+        labels: ``[boxes]`` int32: the class of each box, an index into ``CLASSES``.
         instance: ``[points]`` int32: the row in ``boxes`` of the object that the pulse hit, or -1.
 
     Example:
@@ -86,7 +86,7 @@ def lidar_scan(seed: int = 0, *, beams: int = 64, azimuths: int = 2048, min_poin
 
 
 def returned(rays: Rays, street: Street, random: np.random.Generator, min_points: int) -> Scan:
-    """The points of the pulses that come back, and the boxes that enough of them met."""
+    """Returns the points of the pulses that come back, and the boxes that enough of them hit."""
     shape = rays.distance.shape
     with np.errstate(divide="ignore"):
         signal = rays.reflectance * rays.cosine / rays.distance**2

@@ -38,7 +38,7 @@ class Post:
 
 @dataclass(frozen=True)
 class Blob:
-    """An ellipsoid; a ray enters it by `depth` metres on average before it meets a leaf (0: a solid)."""
+    """An ellipsoid; a ray travels `depth` metres in it on average until it hits a leaf (0: a solid)."""
 
     x: float
     y: float
@@ -65,7 +65,7 @@ class Rays:
         self.instance = np.full(shape, -1, dtype=np.int32)
 
     def _rows(self, x: float, y: float, radius: float) -> NDArray[np.intp]:
-        """The azimuths whose rays can meet something within `radius` of the axis at x, y."""
+        """Returns the azimuths whose rays can hit something within `radius` of the axis at x, y."""
         away = np.hypot(x, y)
         if away <= radius:
             return np.arange(len(self.azimuth))
@@ -75,7 +75,7 @@ class Rays:
     def _meet(
         self, rows: NDArray[np.intp], distance: Floats, cosine: Floats | float, surface: Solid | Post | Blob
     ) -> None:
-        """Keeps the surface on the rays where it is nearer than what they met before."""
+        """Records the surface on the rays where it is nearer than what they hit before."""
         row, beam = np.nonzero((distance > 0) & (distance < self.distance[rows]))
         hit = rows[row], beam
         self.distance[hit] = distance[row, beam]
@@ -122,7 +122,7 @@ class Rays:
         """Finds the first crossing with a height field, on its profile along each azimuth."""
         radius = np.geomspace(2.0, 90.0, 640)
         profile = height(np.outer(np.cos(self.azimuth), radius), np.outer(np.sin(self.azimuth), radius))
-        # The part of the ground that is visible from the origin is where its slope as seen from there rises.
+        # The ground is visible from the origin where its slope, seen from there, rises.
         horizon = np.maximum.accumulate(profile / radius, axis=1)
         slope = np.tan(self.elevation)
         step = np.stack([np.searchsorted(row, slope) for row in horizon])

@@ -139,7 +139,7 @@ class Street:
         reflectance: float,
         instance: int = -1,
     ) -> None:
-        """Adds a solid that stands on the ground at `place`, turned by `yaw`."""
+        """Adds a solid on the ground at `place`, turned by `yaw`."""
         x, y = place
         local = np.array(planes, dtype=np.float64)
         length = np.linalg.norm(local[:, :3], axis=1)
@@ -172,7 +172,7 @@ class Street:
         self.labels.append(label)
 
     def steps(self, low: float, high: float, shortest: float, longest: float) -> Iterator[float]:
-        """Places between two limits, at random distances from each other."""
+        """Yields places between two limits, at random distances from each other."""
         place = low + self.random.uniform(0, longest)
         while place < high:
             yield place
@@ -267,7 +267,7 @@ class Street:
             self.add_vehicle(place, yaw, 0.2 if bay == "parallel" else 0.0)
 
     def add_traffic(self) -> None:
-        """Vehicles in the lanes of both roads; the right lane of the main road has the sensor at 0."""
+        """Vehicles in the lanes of both roads; the sensor is at 0 in the right lane of the main road."""
         random = self.random
         for road in (self.main, self.cross):
             if road is self.cross and abs(self.gap[0]) > LENGTH:

@@ -1,4 +1,4 @@
-"""Points into voxels, and the features of a voxel's points reduced to one row, as torch operators."""
+"""Voxelization of points, and reduction of a voxel's features to one row, as torch operators."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _backward = torch.ops.turnout.dynamic_scatter_backward.default
 @gradient(
     "dynamic_scatter_forward",
     of="feats",
-    # What the gradient does not need may be freed, or written to.
+    # Tensors that the gradient does not need are not saved: they may be freed or modified.
     by="reduce_type",
     saves={
         "sum": "point2voxel_map",
@@ -56,7 +56,7 @@ def _(saved, grad_voxel_feats, *_):
     saves="grad_voxel_feats feats voxel_feats point2voxel_map voxel_points_count",
 )
 def _(saved, grad):
-    """The gradient is linear in grad_voxel_feats: its derivative gathers what it has spread.
+    """The gradient is linear in grad_voxel_feats, so its derivative is the transposed operation, a gather.
 
     Which point has the maximum does not change with feats, except where the maximum has no derivative.
     """
@@ -117,12 +117,12 @@ def voxelize(
     max_voxels: int = -1,
     return_map: bool = False,
 ) -> torch.Tensor | tuple[torch.Tensor, ...]:
-    """The voxel that each point is in; with two limits, the points themselves, voxel by voxel.
+    """Finds the voxel of each point; with two limits, groups the points by voxel.
 
     Returns coors ``[points, 3]``: z, y, x; or with limits voxels ``[voxels, max_points, features]``, coors
     ``[voxels, 3]`` and num_points_per_voxel, and with ``return_map`` point2voxel_map ``[points]``. The
     definition is that of :func:`turnout.voxelize`. ``points`` may be strided. There is no gradient: with
-    limits, points that require grad are refused while grad mode is on.
+    limits, points that require grad are an error while grad mode is on.
 
     Example:
         >>> points = torch.tensor([[1.2, 0.3, 0.1], [1.9, 0.4, 0.2], [7.0, 2.5, 0.0], [99.0, 0.0, 0.0]])
@@ -163,11 +163,11 @@ def dynamic_scatter(
     result: the voxel of each point, or -1. The definition is that of :func:`turnout.dynamic_scatter_forward`;
     ``coors`` has 1 to 4 columns. Tensors may be strided.
 
-    voxel_feats is differentiable with respect to ``feats``, as often as needed. With 'max' the first of the
-    equal points has the whole gradient.
+    voxel_feats has gradients of any order with respect to ``feats``. With 'max' the first of equal points
+    gets the whole gradient.
 
-    Under ``torch.compile`` the number of voxels is a size that depends on data; some releases of torch want
-    ``torch._dynamo.config.capture_dynamic_output_shape_ops = True`` for that.
+    Under ``torch.compile`` the number of voxels is a data-dependent size, for which some releases of torch
+    require ``torch._dynamo.config.capture_dynamic_output_shape_ops = True``.
 
     Example:
         >>> feats = torch.tensor([[1.0, 5.0], [3.0, 4.0], [10.0, 0.0]], requires_grad=True)

@@ -1,4 +1,4 @@
-"""Exchanges between processes whose failures name the rank that is not there."""
+"""Exchanges between processes, whose error messages name the ranks that did not respond."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-# How long processes whose exchange failed wait for each other, to find out who is not among them.
+# How long processes whose exchange failed wait for each other's report, to find out which are missing.
 _GRACE_SECONDS = 5.0
 
 
 def world_size(group: Any = None) -> int:
-    """How many processes the group has; 1 without torch.distributed."""
+    """The number of processes of the group; 1 without torch.distributed."""
     return dist.get_world_size(group) if dist.is_available() and dist.is_initialized() else 1
 
 
 def in_graph(rows: torch.Tensor) -> torch.Tensor:
-    """Rows whose exchange has a backward on every process, whether or not this one needs the gradient."""
+    """Makes the exchange of the rows run backward on every process, even if this one needs no gradient."""
     return rows if rows.requires_grad or not torch.is_grad_enabled() else rows.detach().requires_grad_()
 
 
 @contextlib.contextmanager
 def named_failures(caller: str, group: Any = None, timeout: float | None = None) -> Iterator[None]:
-    """Around a collective: its error becomes one that names the ranks that did not take part."""
+    """Wraps a collective and converts its error into one that names the ranks that did not take part."""
     try:
         yield
     except Exception as error:
         missing = _missing_ranks(group)
-        who = f"rank {', '.join(map(str, missing))} is not there" if missing else "all ranks report it"
+        who = f"rank {', '.join(map(str, missing))} did not respond" if missing else "all ranks report it"
         limit = "its timeout" if timeout is None else f"{timeout} s"
         raise RuntimeError(f"{caller}: an exchange failed or took more than {limit}: {who}") from error
 
 
 def _missing_ranks(group: Any) -> list[int]:
-    """The ranks that do not report a failed exchange: they died, or never came."""
+    """The ranks that do not report a failed exchange, because they died or never entered it."""
     store = dist.distributed_c10d._get_default_store()
     key = f"turnout/failed/{(group or dist.group.WORLD).group_name}"
     own = dist.get_rank(group)
@@ -50,4 +50,4 @@ def _missing_ranks(group: Any) -> list[int]:
             time.sleep(0.05)
         return sorted(missing)
     except Exception:
-        return [0]  # the process that has the store
+        return [0]  # the process that hosts the store

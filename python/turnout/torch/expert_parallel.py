@@ -1,4 +1,4 @@
-"""Experts on several processes: tokens travel to the process of their expert, and their results back."""
+"""Experts on several processes: sends tokens to the process of their expert, and the results back."""
 
 from __future__ import annotations
 
@@ -28,31 +28,32 @@ def expert_parallel(
     group: Any = None,
     timeout: float = 300.0,
 ) -> torch.Tensor:
-    """What the experts of all processes give for the tokens of this one, summed with their gates.
+    """The gate-weighted sum of the experts' outputs for the tokens of this process.
 
     ::
 
         output[i, :] = sum over k of gates[i, k] * expert[indices[i, k]](tokens[i, :])
 
-    Expert ``e`` is on process ``e // (num_experts / processes)``. No token is dropped, so that outputs and
+    Expert ``e`` is on process ``e // (num_experts / processes)``. No token is dropped, so outputs and
     gradients do not depend on the number of processes. The gradients of an expert's parameters are those of
-    the sum of the losses of all processes: divide by the number of processes where the loss is a mean over
-    all tokens. Every process enters every exchange, forward and backward, also without tokens.
+    the sum of the losses of all processes; if the loss is a mean over all tokens, divide them by the number
+    of processes. Every process must take part in every exchange, forward and backward, even without tokens.
 
     Args:
-        tokens: ``[samples, hidden]``; each process has its own number of them, 0 included.
+        tokens: ``[samples, hidden]``. The number of tokens may differ between processes and may be 0.
         indices: experts, ``[samples]`` or ``[samples, choices]``, int32 or int64, ``0 .. num_experts-1``.
-        gates: shaped like ``indices``; None: ones.
+        gates: shaped like ``indices``; None means all ones.
         experts: called once as ``experts(rows, counts)``. ``rows [n, hidden]`` has the tokens of this
-            process's experts, one expert behind the other, with ``counts[e]`` rows each (int64). Returns
-            ``[n, width]``.
-        num_experts: of all processes together, a multiple of their number.
-        group: a process group whose backend has all_to_all_single; None: all processes, or this one alone
-            without torch.distributed.
-        timeout: seconds after which an exchange that others do not enter is an error that names them.
+            process's experts, grouped by expert, with ``counts[e]`` rows (int64) for expert ``e``. Must
+            return ``[n, width]``.
+        num_experts: number of experts of all processes, a multiple of the number of processes.
+        group: a process group whose backend has all_to_all_single. None means all processes, or only this
+            one without torch.distributed.
+        timeout: seconds to wait for the other processes in an exchange.
 
     Raises:
-        RuntimeError: another process failed, stayed away or sent something else; the message names its rank.
+        RuntimeError: if another process failed, did not enter the exchange in time or sent rows of another
+            size; the message names its rank.
 
     Example:
         >>> def experts(rows, counts):  # the two experts of this process: times 10, and times 100
@@ -71,7 +72,7 @@ def expert_parallel(
             "processes"
         )
     if indices.numel() and not bool(((indices >= 0) & (indices < num_experts)).all()):
-        raise ValueError(f"expert_parallel: indices has values outside of 0 .. {num_experts - 1}")
+        raise ValueError(f"expert_parallel: indices has values outside 0 .. {num_experts - 1}")
     permuted, order = moe_token_permute(tokens, indices)
     counts = torch.bincount(indices.reshape(-1).long(), minlength=num_experts).view(exchange.world, -1)
     arriving = exchange.counts(counts, permuted)
@@ -92,7 +93,7 @@ def expert_parallel(
 
 
 class _Exchange:
-    """The exchanges of one call, in a group of processes or in this one alone."""
+    """The exchanges of one call, within a group of processes or within this process only."""
 
     def __init__(self, group: Any, timeout: float) -> None:
         self.group, self.timeout = group, timeout
@@ -101,14 +102,14 @@ class _Exchange:
 
     def counts(self, counts: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """How many rows each process ``[source, local expert]`` sends to this one."""
-        # What all processes must agree on travels with the counts.
+        # The values on which all processes must agree are sent with the counts.
         common = [rows.shape[1], rows.element_size(), counts.shape[1]]
         received = self.small(torch.cat([torch.tensor(common).expand(self.world, -1), counts], dim=1))
         for source, (width, size, experts) in enumerate(received[:, :3].tolist()):
             if [width, size, experts] != common:
                 raise RuntimeError(
                     f"expert_parallel: rank {source} sends rows of {width} elements of {size} bytes for "
-                    f"{experts} experts a process, expected {common[0]} elements of {common[1]} bytes for "
+                    f"{experts} experts per process, expected {common[0]} elements of {common[1]} bytes for "
                     f"{common[2]}"
                 )
             if bool((received[source] < 0).any()):
@@ -116,23 +117,23 @@ class _Exchange:
         return received[:, 3:].contiguous()
 
     def check_results(self, results: torch.Tensor) -> None:
-        """All experts must return rows of one width: else gloo mixes them up, or ends the process."""
+        """Raises unless all experts return rows of one size; gloo would mix them up or end the process."""
         own = [results.shape[1], results.element_size()]
         for source, (width, size) in enumerate(self.small(torch.tensor(own).repeat(self.world, 1)).tolist()):
             if [width, size] != own:
                 raise RuntimeError(
                     f"expert_parallel: the experts of rank {source} return rows of {width} elements of "
-                    f"{size} bytes, expected {own[0]} elements of {own[1]} bytes as here"
+                    f"{size} bytes, expected {own[0]} elements of {own[1]} bytes as on this rank"
                 )
 
     def small(self, message: torch.Tensor) -> torch.Tensor:
-        """Row r of ``message`` to rank r, and the row that each rank has for this one."""
+        """Sends row r of ``message`` to rank r and returns the rows that the ranks sent to this one."""
         received = torch.empty_like(message)
         self.run(received, message)
         return received
 
     def rows(self, rows: torch.Tensor, sent: list[int], received: list[int]) -> torch.Tensor:
-        """``sent[r]`` rows to each rank r, and ``received[r]`` rows from it; differentiable."""
+        """Sends ``sent[r]`` rows to each rank r and receives ``received[r]`` from it; differentiable."""
         return rows if self.is_alone else _ExchangedRows.apply(rows, sent, received, self)
 
     def run(self, output: torch.Tensor, input: torch.Tensor, *splits: list[int]) -> None:

@@ -22,7 +22,7 @@ def _(saved, grad):
 
 @gradient("global_max_pool_backward", of="output_grad", saves="features features_out indices")
 def _(saved, grad):
-    """The gradient is linear in output_grad: its derivative gathers what it has spread.
+    """The gradient is linear in output_grad, so its derivative is the transposed operation, a gather.
 
     Which inputs equal the maximum does not change with features, except where it has no derivative.
     """
@@ -36,7 +36,7 @@ def global_max_pool(features: torch.Tensor, indices: torch.Tensor, batch_size: i
     """The maximum of each channel over the rows of each batch element; 0 for one without rows.
 
     The definition is that of :func:`turnout.global_max_pool_forward`. Tensors may be strided. ``features``
-    has gradients of any order: every input that equals the maximum gets all of it.
+    has gradients of any order; every input that equals the maximum gets the whole gradient.
 
     Example:
         >>> features = torch.tensor([[1.0, 2.0], [4.0, 0.0], [-3.0, 6.0]])

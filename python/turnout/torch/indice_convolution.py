@@ -25,8 +25,7 @@ _avg = torch.ops.turnout.indice_avg_pool_forward.default
 _avg_grad = torch.ops.turnout.indice_avg_pool_backward.default
 
 
-# A convolution is linear in its features and in its filters, and so are its two gradients in their arguments:
-# the derivative of each of the three operators is made of the other two.
+# The three operators are bilinear, so the derivative of each consists of the other two.
 
 
 def _filters_grad(saved, features, output_grad):
@@ -118,7 +117,7 @@ def indice_convolution_index(
         index = indice_convolution_index(pairs, num, rows, out_rows, inverse=inverse)
         grad_index = indice_convolution_index(pairs, num, out_rows, rows, inverse=not inverse)
 
-    Tensors may be strided. Under ``torch.compile`` the size of the result depends on data.
+    Tensors may be strided. Under ``torch.compile`` the size of the result is data-dependent.
 
     Example:
         >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
@@ -149,12 +148,12 @@ def indice_convolution(
     """A sparse convolution along the pairs of :func:`turnout.get_indice_pairs`.
 
     The definition is that of :func:`turnout.indice_convolution_forward`. Tensors may be strided; ``filters``
-    ``[k..., in, out]`` is read in place, so that ``weight.permute(1, 2, 3, 4, 0)`` of one that is
-    ``[out, k..., in]`` costs no copy. ``features``, ``filters`` and ``bias`` have gradients of any order.
-    Under ``torch.autocast`` they are cast to its dtype; sums are in float32.
+    ``[k..., in, out]`` is read in place, so ``weight.permute(1, 2, 3, 4, 0)`` of a weight ``[out, k..., in]``
+    costs no copy. ``features``, ``filters`` and ``bias`` have gradients of any order. Under
+    ``torch.autocast`` they are cast to its dtype; sums are in float32.
 
     ``index`` and ``grad_index`` are from :func:`indice_convolution_index`; they save the time to build one in
-    this call and in its gradient of ``features``.
+    this call and in its gradient with respect to ``features``.
 
     Example:
         >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
@@ -186,7 +185,7 @@ def _(saved, grad):
 
 @gradient("indice_max_pool_backward", of="output_grad", saves="features features_out indice_pairs indice_num")
 def _(saved, grad):
-    """The gradient is linear in output_grad: its derivative gathers what it has spread.
+    """The gradient is linear in output_grad, so its derivative is the transposed operation, a gather.
 
     Which inputs equal the maximum does not change with features, except where it has no derivative.
     """
@@ -195,7 +194,7 @@ def _(saved, grad):
         return {"output_grad": torch.zeros_like(features_out)}
     columns = torch.arange(indice_pairs.shape[2], device=indice_pairs.device)
     is_pair = columns < saved.indice_num.unsqueeze(1)
-    # Places behind the pairs of an offset add zeros to the first output.
+    # Columns after the pairs of an offset add zeros to the first output.
     rows, out_rows = (torch.where(is_pair, indice_pairs[:, i], 0).flatten().long() for i in (0, 1))
     is_taken = is_pair.reshape(-1, 1) & (features[rows] == features_out[out_rows])
     spread = torch.where(is_taken, grad[rows], 0)
@@ -213,7 +212,7 @@ def indice_max_pool(
     """The maximum of each window, along the pairs of :func:`turnout.get_indice_pairs`.
 
     The definition is that of :func:`turnout.indice_max_pool_forward`. Tensors may be strided. ``features``
-    has gradients of any order: every input that equals the maximum of its window gets all of it.
+    has gradients of any order; every input that equals the maximum of its window gets the whole gradient.
 
     Example:
         >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
@@ -247,7 +246,7 @@ def _(saved, grad):
 def indice_avg_pool(
     features: torch.Tensor, indice_pairs: torch.Tensor, indice_num: torch.Tensor, num_act_out: int
 ) -> torch.Tensor:
-    """The mean of each window over the pairs it has, along the pairs of :func:`turnout.get_indice_pairs`.
+    """The mean of each window over its pairs, along the pairs of :func:`turnout.get_indice_pairs`.
 
     The definition is that of :func:`turnout.indice_avg_pool_forward`. Tensors may be strided. ``features``
     has gradients of any order.

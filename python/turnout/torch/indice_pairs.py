@@ -1,4 +1,4 @@
-"""Sparse convolution, which input site meets which output site, as a torch operator."""
+"""The pairs of input and output sites of sparse convolutions, as a torch operator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from turnout.torch.tracing import Scalars, computed_size, values_of
 
 __all__ = ["get_indice_pairs"]
 
-Ints = int | Sequence[int]  # one for each spatial dimension; or one for all
+Ints = int | Sequence[int]  # one for all spatial dimensions, or one for each
 
 _VECTORS = ("kernel_size", "stride", "padding", "dilation", "output_padding")
 _MOST_OFFSETS = 2**24  # of a kernel
@@ -23,7 +23,7 @@ _pairs = torch.ops.turnout.get_indice_pairs.default
 @computed_size("get_indice_pairs")
 @own_messages("get_indice_pairs")
 def _(bound: Scalars) -> Scalars:
-    """The sizes that do not depend on sites, after the checks that a real call has of its scalars."""
+    """Returns the sizes that do not depend on sites, after checking the scalars like a real call."""
     indices, space = bound["indices"], bound["spatial_shape"]
     kernel, stride, padding, dilation, output_padding = (
         bound[name] * len(space) if len(bound[name]) == 1 else bound[name] for name in _VECTORS
@@ -41,7 +41,7 @@ def _(bound: Scalars) -> Scalars:
 
 
 def _plain(values):
-    return values.tolist() if hasattr(values, "tolist") else values  # of NumPy, whose arrays torch refuses
+    return values.tolist() if hasattr(values, "tolist") else values  # torch rejects NumPy arrays
 
 
 @own_messages()
@@ -61,18 +61,18 @@ def get_indice_pairs(
     """The pairs of input and output sites of a sparse convolution, for each offset of its kernel.
 
     Returns out_indices, indice_pairs and indice_num. The definition is that of
-    :func:`turnout.get_indice_pairs`. With ``subm``, ``padding`` is ignored, as mmcv and
-    spconv do (C and C++ obey it). ``indices`` may be strided.
+    :func:`turnout.get_indice_pairs`. With ``subm``, ``padding`` is ignored, as in mmcv and spconv (C and C++
+    use it). ``indices`` may be strided.
 
-    Under ``torch.compile`` the number of outputs is a size that depends on data, except with ``subm``; some
-    releases of torch want ``torch._dynamo.config.capture_dynamic_output_shape_ops = True`` for that.
+    Under ``torch.compile`` the number of outputs is a data-dependent size, except with ``subm``; some
+    releases of torch require ``torch._dynamo.config.capture_dynamic_output_shape_ops = True`` for that.
 
     Example:
         >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
         >>> out_sites, pairs, num = turnout.torch.get_indice_pairs(sites, 1, [6], kernel_size=2, stride=2)
         >>> out_sites.tolist(), num.tolist()
         ([[0, 0], [0, 2]], [1, 2])
-        >>> pairs[1, :, :2].tolist()  # input rows 1 and 2 meet output rows 0 and 1
+        >>> pairs[1, :, :2].tolist()  # input rows 1 and 2, output rows 0 and 1
         [[1, 2], [0, 1]]
     """
     vectors = (

@@ -1,7 +1,7 @@
 """Mixture of experts with routings ``[choices, samples]``: dispatch and its gradients, as torch operators.
 
-The three movements are each other's gradients: dispatch and weighted sum of each other, and both together
-those of the dot products. So all of them can be differentiated any number of times.
+Dispatch and weighted sum are each other's gradients, and the gradients of the dot products. So all of them
+can be differentiated any number of times.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def moe_dispatch_forward(
 
     The definition is that of :func:`turnout.moe_dispatch_forward`, with routings ``[choices, samples]``.
     Tensors may be strided. Differentiable in ``gates`` and ``input``. :func:`moe_dispatch` takes routings as
-    ``torch.topk`` gives them.
+    ``torch.topk`` returns them.
 
     Example:
         >>> tokens = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], requires_grad=True)
@@ -102,7 +102,7 @@ def moe_dispatch_backward_data(
     capacity: int,
     num_experts: int,
 ) -> torch.Tensor:
-    """The gradient of :func:`moe_dispatch_forward` with respect to ``input``; without gates they are ones.
+    """The gradient of :func:`moe_dispatch_forward` with respect to ``input``; if gates is None, all are 1.
 
     The definition is that of :func:`turnout.moe_dispatch_backward_data`. Differentiable in ``gates`` and
     ``dispatch``.
@@ -153,7 +153,7 @@ def moe_dispatch_backward(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Both gradients of :func:`moe_dispatch_forward`, with one read of ``dispatch``.
 
-    Without a gradient of its own: tensors that require grad are refused while grad mode is on.
+    It is not differentiable: with grad mode on, a tensor that requires grad is an error.
 
     Example:
         >>> tokens = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])

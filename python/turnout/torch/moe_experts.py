@@ -1,4 +1,4 @@
-"""Products of groups of rows, and the expert block of a mixture, as torch operators with gradients."""
+"""Grouped matrix products and the expert block of a mixture, as torch operators with gradients."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ def _activated(a, activation, gated, interleaved, alpha, limit):
 
 
 def _composed(hidden_states, topk_ids, topk_weights, w13, w2, w13_bias, w2_bias, *options):
-    """The block out of differentiable operators, with the values between in the dtype of the weights.
+    """The block composed of differentiable operators, with intermediate values in the dtype of the weights.
 
-    Choices without an expert are rows after those of all groups.
+    The rows of choices without an expert follow those of all groups.
     """
     dtype = torch.promote_types(hidden_states.dtype, w13.dtype)
     experts = w13.shape[0]
@@ -109,13 +109,13 @@ def _options_of(saved):
 
 
 def _gradients(block, tensors, needs, grad):
-    """The gradients of ``block(*tensors.values())`` for those of the tensors that need one.
+    """The gradients of ``block(*tensors.values())`` for the tensors that need one.
 
-    Computes the values between once more, so that a forward pass keeps nothing but its arguments.
+    Recomputes intermediate values, so that a forward pass keeps only its arguments.
     """
     wanted = [name for name in tensors if getattr(needs, name)]
     with torch.enable_grad():
-        # The gradients stop at these views: topk_weights usually depend on the tokens.
+        # Stop the gradients at views, because topk_weights usually depend on the tokens.
         tensors = {name: t.view_as(t) if name in wanted else t for name, t in tensors.items()}
         output = block(*tensors.values())
     inputs = [tensors[name] for name in wanted]
@@ -175,8 +175,8 @@ def moe_experts(
 ) -> torch.Tensor:
     """:func:`turnout.moe_experts` with gradients for the tokens, ``topk_weights``, weights and biases.
 
-    The backward pass computes the values between again, so that only the arguments are kept. Its products
-    have the dtype of the weights. With float64 everything is float64, for ``torch.autograd.gradcheck``.
+    The backward pass recomputes intermediate values, so that only the arguments are kept. Its products have
+    the dtype of the weights. With float64 everything is float64, for ``torch.autograd.gradcheck``.
 
     Example:
         >>> tokens = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
@@ -201,10 +201,10 @@ def moe_experts(
 
 
 def moe_experts_pack(weight: torch.Tensor) -> torch.Tensor:
-    """The weights of ``moe_experts(..., transposed=True)`` in the order of memory that it reads in place.
+    """Copies weights for ``moe_experts(..., transposed=True)`` into the layout that it reads in place.
 
-    The result has the same shape and values: ``[experts, depth, rows]``, with ``depth`` contiguous. It is a
-    copy. Without it, every call packs the blocks of such weights that it needs.
+    The result has the same shape ``[experts, depth, rows]`` and values, but ``depth`` is contiguous. Without
+    it, every call packs the blocks of such weights that it needs.
 
     Example:
         >>> weight = torch.arange(6.0).view(1, 3, 2)
@@ -223,9 +223,9 @@ def moe_experts_pack(weight: torch.Tensor) -> torch.Tensor:
 def grouped_experts(
     rows: torch.Tensor, counts: torch.Tensor, *, w13: torch.Tensor, w2: torch.Tensor, **options: Any
 ) -> torch.Tensor:
-    """:func:`moe_experts` of rows sorted by expert: the first ``counts[0]`` are those of expert 0, and so on.
+    """:func:`moe_experts` for rows sorted by expert: the first ``counts[0]`` belong to expert 0, and so on.
 
-    That is what :func:`expert_parallel` calls its experts with. ``options`` are the keywords of
+    :func:`expert_parallel` calls its experts with these arguments. ``options`` are the keyword arguments of
     :func:`moe_experts`.
 
     Example:
@@ -240,9 +240,11 @@ def grouped_experts(
     """
     if counts.dim() != 1 or len(counts) != len(w13):
         raise ValueError(
-            f"grouped_experts: counts has the shape {list(counts.shape)}, expected [{len(w13)}], experts"
+            f"grouped_experts: counts has shape {list(counts.shape)}, expected [{len(w13)}] = [experts]"
         )
     if int(counts.sum()) != len(rows):
-        raise ValueError(f"grouped_experts: counts add up to {int(counts.sum())}, expected {len(rows)}, rows")
+        raise ValueError(
+            f"grouped_experts: counts sum to {int(counts.sum())}, expected {len(rows)}, the number of rows"
+        )
     ids = torch.arange(len(counts)).repeat_interleave(counts, output_size=len(rows)).unsqueeze(1)
     return moe_experts(rows, ids, rows.new_ones(len(rows), 1), w13, w2, **options)

@@ -1,4 +1,4 @@
-"""The expert block with weights of 8 and 4 bits as a torch operator, with gradients for the tokens."""
+"""The expert block with 8-bit and 4-bit weights as a torch operator, with gradients for the tokens."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _dequantized(values, scale, dtype):
     saves="hidden_states topk_ids topk_weights w13 w13_scale w2 w2_scale w13_bias w2_bias",
 )
 def _(saved, grad):
-    """As that of moe_experts, with the weights in the dtype of the tokens; scales have no gradient."""
+    """The gradient of moe_experts, with weights in the dtype of the tokens; scales have no gradient."""
     if saved.needs.w13_scale or saved.needs.w2_scale:
         raise RuntimeError("moe_experts_quantized: w13_scale and w2_scale have no gradient")
     dtype, options = saved.hidden_states.dtype, _options_of(saved)
@@ -69,8 +69,8 @@ def moe_experts_quantized(
 ) -> torch.Tensor:
     """:func:`turnout.moe_experts_quantized` with gradients for the tokens, ``topk_weights`` and biases.
 
-    The weights and their scales have none. The backward pass makes the weights of the dtype of the tokens
-    again, which takes their memory.
+    The weights and their scales have no gradients. The backward pass converts the weights to the dtype of the
+    tokens, which needs memory for all of them.
 
     Example:
         >>> tokens, ids = torch.tensor([[1.0, 2.0]], requires_grad=True), torch.tensor([[0]])

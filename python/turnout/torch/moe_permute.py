@@ -1,4 +1,4 @@
-"""Mixture of experts without capacity: tokens in the order of their experts, and back, as torch operators."""
+"""Mixture of experts without capacity: sorts tokens by expert, and back, as torch operators."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _sort = torch.ops.turnout.sort_chunks_by_idxs.default
 
 
 def _kept_rows(choices: int, num_out_tokens: int) -> int:
-    """How many rows a slice ``[:num_out_tokens]`` has; 0 stands for all."""
+    """The number of rows of a slice ``[:num_out_tokens]``; 0 means all."""
     if num_out_tokens > 0:
         return min(num_out_tokens, choices)
     return max(choices + num_out_tokens, 0)
@@ -69,9 +69,9 @@ def moe_token_permute(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Copies tokens into the order of their experts.
 
-    Returns permuted_tokens and sorted_indices, int32: where each choice went. The definition is that of
-    :func:`turnout.moe_token_permute`. With ``padded_mode``, ``indices [experts, capacity]`` are numbers of
-    tokens, ``permuted_tokens[e * capacity + c] = tokens[indices[e, c]]``, and sorted_indices is ``indices``.
+    Returns permuted_tokens and sorted_indices, int32: the row of each choice. The definition is that of
+    :func:`turnout.moe_token_permute`. With ``padded_mode``, ``indices [experts, capacity]`` are token
+    numbers, ``permuted_tokens[e * capacity + c] = tokens[indices[e, c]]``, and sorted_indices is ``indices``.
     Differentiable in ``tokens``.
 
     Example:
@@ -94,11 +94,11 @@ def moe_token_unpermute(
     padded_mode: bool = False,
     restore_shape: Sequence[int] | None = None,
 ) -> torch.Tensor:
-    """The way back of :func:`moe_token_permute`: the sum of the rows of each token, times ``probs``.
+    """The inverse of :func:`moe_token_permute`: the sum of the rows of each token, times ``probs``.
 
-    The definition is that of :func:`turnout.moe_token_unpermute`. With ``padded_mode`` the rows are added to
-    a result of the shape ``restore_shape``, times ``probs [experts, capacity]``; else ``restore_shape`` is
-    not used. Differentiable in ``permuted_tokens`` and ``probs``.
+    The definition is that of :func:`turnout.moe_token_unpermute`. With ``padded_mode``, the rows, times
+    ``probs [experts, capacity]``, are added to a result of shape ``restore_shape``; otherwise
+    ``restore_shape`` is ignored. Differentiable in ``permuted_tokens`` and ``probs``.
 
     Example:
         >>> tokens = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -113,8 +113,8 @@ def moe_token_unpermute(
     if probs is not None and probs.dim() == 2:
         if sorted_indices.numel() != probs.numel():
             raise ValueError(
-                f"moe_token_unpermute: sorted_indices has {sorted_indices.numel()} elements, expected those "
-                f"of probs of shape {list(probs.shape)}"
+                f"moe_token_unpermute: sorted_indices has {sorted_indices.numel()} elements, expected "
+                f"{probs.numel()} as probs has shape {list(probs.shape)}"
             )
         sorted_indices = sorted_indices.reshape(probs.shape)
     return _combine(permuted_tokens, sorted_indices, None, 1, probs)
@@ -122,7 +122,7 @@ def moe_token_unpermute(
 
 def _added_rows(rows, tokens, probs, shape):
     if shape is None:
-        raise ValueError("moe_token_unpermute: restore_shape is missing, expected beside padded_mode")
+        raise ValueError("moe_token_unpermute: restore_shape is None, expected a shape with padded_mode")
     wide = torch.promote_types(rows.dtype, torch.float32)
     values = rows.to(wide)
     if probs is not None:
@@ -138,9 +138,9 @@ def sort_chunks_by_idxs(
     probs: torch.Tensor | None = None,
     fused: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Cuts the rows of ``input`` into chunks and puts them into another order; ``probs [rows]`` likewise.
+    """Splits the rows of ``input`` and ``probs [rows]`` into chunks and reorders the chunks.
 
-    The definition is that of :func:`turnout.sort_chunks_by_idxs`. ``fused`` is accepted and changes nothing.
+    The definition is that of :func:`turnout.sort_chunks_by_idxs`. ``fused`` is ignored.
     Differentiable in ``input`` and ``probs``.
 
     Example:

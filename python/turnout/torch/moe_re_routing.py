@@ -1,4 +1,4 @@
-"""Mixture of experts, after an all-to-all: tokens regrouped by expert, and back, as torch operators."""
+"""Mixture of experts, after an all-to-all: regroups tokens by expert, and back, as torch operators."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _(saved, grad_tokens, grad_scales, grad_idx, grad_num):
 
 @gradient("moe_re_routing_inverse", of="permute_tokens", saves="permute_token_idx")
 def _(saved, grad):
-    # The index of the one type, read as the other, undoes it.
+    # An index of one type, read as the other type, is the inverse.
     return {"permute_tokens": _inverse(grad, saved.permute_token_idx, 1 - saved.idx_type)}
 
 
@@ -46,11 +46,11 @@ def moe_re_routing(
     expert_token_num_type: int = 1,
     idx_type: int = 0,
 ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor, torch.Tensor]:
-    """Brings the tokens of each expert together, those of earlier ranks first.
+    """Groups the tokens by expert, and within each expert by rank.
 
     Returns permute_tokens, permute_per_token_scales (None without scales), permute_token_idx and
     expert_token_num. The definition is that of :func:`turnout.moe_re_routing`. Tensors may be strided.
-    Floating tokens and scales have gradients: those of the results, brought back by the index.
+    Differentiable in floating-point tokens and scales.
 
     Example:
         >>> counts = torch.tensor([[2, 1], [1, 1]])  # rank 0 sent 2 tokens to expert 0 and 1 to expert 1
@@ -69,10 +69,10 @@ def moe_re_routing(
 def moe_re_routing_inverse(
     permute_tokens: torch.Tensor, permute_token_idx: torch.Tensor, *, idx_type: int = 0
 ) -> torch.Tensor:
-    """The way back of :func:`moe_re_routing`, by its index and for the same ``idx_type``.
+    """The inverse of :func:`moe_re_routing`, given its index and the same ``idx_type``.
 
-    The definition is that of :func:`turnout.moe_re_routing_inverse`. Tensors may be strided. Differentiable:
-    the gradient is re-ordered by the index.
+    The definition is that of :func:`turnout.moe_re_routing_inverse`. Tensors may be strided. Differentiable
+    in ``permute_tokens``.
 
     Example:
         >>> tokens = torch.arange(5.0).unsqueeze(1)

@@ -1,4 +1,4 @@
-"""Mixture of experts with routings ``[samples, choices]``: slots, dispatch, combine; as torch operators."""
+"""Mixture of experts with routings ``[samples, choices]``: slots, dispatch and combine as torch operators."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _(saved, grad):
 def moe_locations(
     indices: torch.Tensor, num_experts: int, *, priority: torch.Tensor | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The slot of each choice in its expert's buffer, and the choices of each expert.
+    """The slot of each choice in its expert's buffer, and the number of choices of each expert.
 
     The definition is that of :func:`turnout.moe_locations`: first choices of all tokens before second ones,
     tokens in descending order of ``priority``. Returns locations, int32 and shaped like ``indices``, and
@@ -97,9 +97,8 @@ def moe_dispatch(
     """Copies each token to its slots in its experts' buffers, times its gates.
 
     Returns ``[num_experts, capacity, hidden]``. The definition is that of :func:`turnout.moe_dispatch`;
-    routings are ``[samples]`` or ``[samples, choices]``. Tensors may be strided.
-    Differentiable in ``input`` and ``gates``. Where several tokens share a row, the ones that were
-    overwritten still get its gradient.
+    routings are ``[samples]`` or ``[samples, choices]``. Tensors may be strided. Differentiable in ``input``
+    and ``gates``. If several tokens share a row, the overwritten ones still get its gradient.
 
     Example:
         >>> tokens = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -119,12 +118,11 @@ def moe_combine(
     capacity: int,
     gates: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """The weighted sum of what a token's experts gave for it: ``[samples, hidden]``.
+    """The weighted sum of the experts' outputs for each token: ``[samples, hidden]``.
 
     The definition is that of :func:`turnout.moe_combine`; ``expert_output`` is ``[num_experts, capacity,
-    hidden]`` or ``[num_experts * capacity, hidden]``. Tensors may be strided.
-    Differentiable in ``expert_output`` and ``gates``. Where several tokens read one row, its gradient is that
-    of the last one.
+    hidden]`` or ``[num_experts * capacity, hidden]``. Tensors may be strided. Differentiable in
+    ``expert_output`` and ``gates``. If several tokens read the same row, its gradient is that of the last.
 
     Example:
         >>> expert_output = torch.tensor([[[10.0]], [[20.0]], [[30.0]]])  # three experts with one slot

@@ -1,4 +1,4 @@
-"""Mutual information: the lattice of the RNN-T loss as torch operators, and the recursions that k2 has."""
+"""Mutual information: the lattice of the RNN-T loss as torch operators, and k2's recursions."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def _(saved, grad_p, grad_ans):
 
 def _refuse_second_derivative(*_):
     raise NotImplementedError(
-        "mutual_information_backward: a derivative of the gradients was asked for, but there is none: "
-        "this operator can be differentiated once"
+        "mutual_information_backward: a second derivative was requested, but this operator can be "
+        "differentiated only once"
     )
 
 
@@ -59,10 +59,10 @@ def _product(grad, weight):
 
 
 class WeightedMutualInformation(torch.autograd.Function):
-    """Gradients for ans_grad 1, times ans_grad.
+    """The gradients for ans_grad 1, times ans_grad.
 
-    `ans` is there to be differentiated: without it the part of a second derivative that comes through the
-    lattice would be missing in silence.
+    `ans` is an input only so that a second derivative fails: without it, the part that comes through the
+    lattice would be silently missing.
     """
 
     generate_vmap_rule = True
@@ -86,7 +86,7 @@ def _weighted(ans, px_grad, py_grad, weight):
     return _product(px_grad, weight), _product(py_grad, weight)
 
 
-# -- the signatures that users of k2 know ------------------------------------------------------------------
+# -- k2's functions ----------------------------------------------------------------------------------------
 
 
 @overload
@@ -108,21 +108,21 @@ def mutual_information_recursion(
 def mutual_information_recursion(
     px: torch.Tensor, py: torch.Tensor, boundary: torch.Tensor | None = None, return_grad: bool = False
 ) -> torch.Tensor | tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
-    """The score of each lattice of the batch: the sum over all ways through it, in log space.
+    """The score of each lattice of the batch: the sum over all paths through it, in log space.
 
-    Returns scores ``[batch]``, and with ``return_grad`` also ``(px_grad, py_grad)``: how often each step is
-    taken, which are the gradients of the scores' sum. The definition is that of
-    :func:`turnout.mutual_information_forward`; scores are float64 for float64, else float32. Tensors may be
-    strided.
+    Returns scores ``[batch]``, and with ``return_grad`` also ``(px_grad, py_grad)``: the probability of each
+    step, which is the gradient of the scores' sum. The definition is that of
+    :func:`turnout.mutual_information_forward`; scores are float64 for float64, otherwise float32. Tensors may
+    be strided.
 
-    Differentiable, once: when a gradient will be needed it is computed together with the scores, while the
+    Differentiable once. If a gradient will be needed, it is computed together with the scores, while the
     lattice is in the cache, and only multiplied by the upstream gradient later.
 
     Example:
         >>> px = torch.tensor([[[0.5, 0.5, 0.0]]]).log()  # one symbol, two frames
         >>> py = torch.full((1, 2, 2), 0.5).log()
         >>> scores, (px_grad, py_grad) = turnout.torch.mutual_information_recursion(px, py, return_grad=True)
-        >>> scores.exp().tolist()  # two ways of three steps: 2 / 2**3
+        >>> scores.exp().tolist()  # two paths of three steps: 2 / 2**3
         [0.25]
         >>> px_grad.tolist()  # the symbol is in either frame with probability 1/2
         [[[0.5, 0.5, 0.0]]]
@@ -134,7 +134,7 @@ def mutual_information_recursion(
 
 
 class JointMutualInformationRecursion(torch.autograd.Function):
-    """What one pair of terms adds to the score: each times how often its step is taken."""
+    """The contribution of one pair of terms to the score: each term times the probability of its step."""
 
     generate_vmap_rule = True
 
@@ -155,7 +155,7 @@ class JointMutualInformationRecursion(torch.autograd.Function):
 
 
 def _expectation(term, taken):
-    # A step that is never taken adds nothing, also where the term is -inf.
+    # A step that is never taken adds nothing, even if the term is -inf.
     return torch.where(taken == 0, 0, term * taken).sum(dim=(1, 2))
 
 
@@ -163,14 +163,14 @@ def _expectation(term, taken):
 def joint_mutual_information_recursion(
     px: Sequence[torch.Tensor], py: Sequence[torch.Tensor], boundary: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """The score of lattices whose steps are sums of several terms, and what each term adds to it.
+    """The score of lattices whose steps are sums of several terms, split into the terms' contributions.
 
-    ``px`` and ``py`` have as many tensors, those of each the same shape. The recursion is that of
-    :func:`mutual_information_recursion` for their sums.
+    ``px`` and ``py`` have the same number of tensors; all of ``px`` have one shape, and so have all of
+    ``py``. The recursion is that of :func:`mutual_information_recursion` for their sums.
 
     Returns ``[len(px), batch]``, whose sum over the first dimension is the score. Row i is the expectation of
-    term i over the ways through the lattice; the first row also has what the score has beyond all of them, so
-    the main term goes first. The gradient of row i is how often each step is taken; there is no second one.
+    term i over the paths through the lattice. The first row also has the rest of the score, so the main term
+    should be first. The gradient of row i is the probability of each step; there is no second derivative.
 
     Example:
         >>> px = torch.tensor([[[0.5, 0.5, 0.0]]]).log()  # one symbol, two frames
@@ -182,7 +182,7 @@ def joint_mutual_information_recursion(
     if len(px) != len(py) or len(px) == 0:
         raise ValueError(
             f"joint_mutual_information_recursion: px has {len(px)} tensors and py has {len(py)}, expected "
-            "as many, and at least one"
+            "the same number, 1 or more"
         )
     for name, terms in (("px", px), ("py", py)):
         for i, term in enumerate(terms):

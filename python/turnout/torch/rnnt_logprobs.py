@@ -1,4 +1,4 @@
-"""From logits to the steps of the RNN-T lattice: operators with gradients, and the functions that k2 has."""
+"""Converts logits to the steps of the RNN-T lattice: operators with gradients, and k2's functions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _is_in_torch_func = torch._C._are_functorch_transforms_active
 
 
 class Steps(NamedTuple):
-    """The steps of the lattices of a batch, and which of them have logits whose sum is not finite."""
+    """The steps of the lattices of a batch, and whether a lattice has logits whose sum is not finite."""
 
     px: torch.Tensor
     py: torch.Tensor
@@ -63,8 +63,7 @@ def _(arguments):
 def _refuse_second_derivatives(op):
     def refuse(*_):
         raise NotImplementedError(
-            f"{op}: a derivative of the gradients was asked for, but there is none: this operator can be "
-            "differentiated once"
+            f"{op}: a second derivative was requested, but this operator can be differentiated only once"
         )
 
     return gradient(op, of="")(refuse)
@@ -77,7 +76,7 @@ _refuse_second_derivatives("rnnt_logprobs_simple_backward")
 
 
 def _step_grads(saved, px_grad, py_grad):
-    """Both gradients, of which one may be that of a step that was not used."""
+    """Both gradients; that of an unused step is zeros."""
     return (
         torch.zeros_like(saved.px) if px_grad is None else px_grad,
         torch.zeros_like(saved.py) if py_grad is None else py_grad,
@@ -85,7 +84,7 @@ def _step_grads(saved, px_grad, py_grad):
 
 
 def _overwritten(refuse, backward, logits, *arguments):
-    """The gradient in the memory of the logits, which autograd then knows to have changed."""
+    """Writes the gradient over the logits, and tells autograd that they have changed."""
     if torch.is_grad_enabled():
         refuse()
     grad = logits.detach()
@@ -175,15 +174,13 @@ def _(saved, px_grad, py_grad, *_):
 
 
 def _constrained(px, py, rnnt_type):
-    """A symbol of the constrained type takes the blank behind it along."""
+    """A symbol of the constrained type includes the blank after it."""
     return px + py[:, 1:] if rnnt_type == "constrained" else px
 
 
 def _refuse_overwriting(op, logits):
     if torch.compiler.is_compiling() or _is_in_torch_func():
-        raise NotImplementedError(
-            f"{op}: overwrite_logits is True inside of a transform of torch, expected False"
-        )
+        raise NotImplementedError(f"{op}: overwrite_logits is True, expected False inside a torch transform")
     if not logits.is_contiguous():
         raise ValueError(f"{op}: logits is strided, expected contiguous memory with overwrite_logits")
 
@@ -251,10 +248,10 @@ def simple_steps(op, lm, am, symbols, termination_symbol, boundary, rnnt_type):
 def smoothed_steps(
     op, lm, am, symbols, termination_symbol, lm_only_scale, am_only_scale, boundary, rnnt_type
 ):
-    """The simple steps, interpolated with those of each part alone.
+    """The simple steps, interpolated with those of ``lm`` alone and ``am`` alone.
 
-    The part of ``am`` alone is weighted by the mean of the softmax of ``lm`` over the batch, its padding
-    included; so rows of a batch depend on each other.
+    The steps of ``am`` alone are weighted by the mean of the softmax of ``lm`` over the batch, including its
+    padding. So the rows of a batch depend on each other.
     """
     modified = is_modified(op, rnnt_type)
     px, py, _, nan_at = _simple_forward(lm, am, symbols, termination_symbol, boundary, modified)
@@ -278,7 +275,7 @@ def smoothed_steps(
 
     def interpolated(simple, *parts):
         terms = (scale * part for scale, part in zip(scales, (simple, *parts), strict=True) if scale != 0)
-        # A step that cannot be taken stays so: 0 times -inf, and a negative scale, would change it.
+        # Keep -inf for steps that cannot be taken: 0 times -inf, and a negative scale, would change it.
         return torch.where(simple.isneginf(), -torch.inf, sum(terms))
 
     inner = interpolated(px[:, :, :frames], lm_px, am_px)
@@ -287,7 +284,7 @@ def smoothed_steps(
     return Steps(_constrained(px, py, rnnt_type), py, (nan_at >= 0) | log_mean.isnan().any())
 
 
-# -- the signatures that users of k2 know ------------------------------------------------------------------
+# -- k2's functions ----------------------------------------------------------------------------------------
 
 
 @own_messages()

@@ -1,4 +1,4 @@
-"""What prunes an RNN-T lattice, the best way through it, and when its symbols are emitted."""
+"""Pruning of an RNN-T lattice, the best path through it, and the emission delay of its symbols."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ranges = torch.ops.turnout.rnnt_prune_ranges.default
 
 @computed_size("rnnt_prune_ranges")
 def _(arguments):
-    """Ends in ``boundary`` say how far ``s_range`` is raised."""
+    """Unknown while tracing: the ends in ``boundary`` decide how far ``s_range`` is raised."""
     return None
 
 
@@ -37,13 +37,13 @@ def _(arguments):
 def get_rnnt_prune_ranges(
     px_grad: torch.Tensor, py_grad: torch.Tensor, boundary: torch.Tensor, s_range: int
 ) -> torch.Tensor:
-    """Which positions each frame keeps for :func:`rnnt_loss_pruned`: ``[batch, frames, rows]``, int64.
+    """The positions that each frame keeps for :func:`rnnt_loss_pruned`: ``[batch, frames, rows]``, int64.
 
     ``px_grad`` and ``py_grad`` are the gradients of :func:`rnnt_loss_simple` or :func:`rnnt_loss_smoothed`.
-    Each frame keeps the ``rows`` consecutive positions that are visited most; from frame to frame they never
-    fall and rise by at most ``rows - 1`` (1 unless the type is regular). ``rows`` is ``s_range``, but no more
-    than there are positions, and for the regular type no fewer than the longest text needs: a warning says
-    so.
+    Each frame keeps the ``rows`` consecutive positions that are visited most. From frame to frame they never
+    decrease, and increase by at most ``rows - 1`` (1 unless the type is regular). ``rows`` is ``s_range``,
+    but at most the number of positions, and for the regular type at least what the longest text needs. A
+    warning says so if it differs.
 
     Example:
         >>> lm, am = torch.zeros(1, 4, 5), torch.zeros(1, 4, 5)  # three symbols, four frames, five classes
@@ -57,7 +57,7 @@ def get_rnnt_prune_ranges(
         why = (
             "each frame has no more positions"
             if ranges.shape[2] < s_range
-            else "with fewer, no way leads through all frames"
+            else "with fewer, no path leads through all frames"
         )
         warnings.warn(
             f"get_rnnt_prune_ranges: s_range is {s_range}, but {ranges.shape[2]} is used: {why}",
@@ -70,7 +70,7 @@ def get_rnnt_prune_ranges(
 def get_rnnt_prune_ranges_deprecated(
     px_grad: torch.Tensor, py_grad: torch.Tensor, boundary: torch.Tensor, s_range: int
 ) -> torch.Tensor:
-    """:func:`get_rnnt_prune_ranges` by the sum of all steps of a window, as k2 had it before.
+    """:func:`get_rnnt_prune_ranges` with the sum of all steps of a window as its score, as in older k2.
 
     ``s_range`` is never raised.
 
@@ -105,15 +105,15 @@ def _(saved, grad):
 def do_rnnt_pruning(
     am: torch.Tensor, lm: torch.Tensor, ranges: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """What a joiner needs for the positions that :func:`get_rnnt_prune_ranges` keeps.
+    """The inputs of a joiner for the positions that :func:`get_rnnt_prune_ranges` keeps.
 
     Args:
-        am: ``[batch, frames, am_width]``, first here, unlike in the losses.
+        am: ``[batch, frames, am_width]``; the first argument here, unlike in the losses.
         lm: ``[batch, symbols + 1, lm_width]``.
         ranges: ``[batch, frames, rows]``.
 
     Returns:
-        am: ``[batch, frames, rows, am_width]``, a view that repeats its rows and cannot be written to.
+        am: ``[batch, frames, rows, am_width]``, an expanded view, which must not be written to.
         lm: ``[batch, frames, rows, lm_width]``: row ``ranges[b, t, r]`` of ``lm``.
 
     Example:
@@ -132,14 +132,14 @@ def do_rnnt_pruning(
     return am.unsqueeze(2).expand(-1, -1, ranges.shape[2], -1), pruned
 
 
-# -- the best way ------------------------------------------------------------------------------------------
+# -- the best path -----------------------------------------------------------------------------------------
 
 
 _align = torch.ops.turnout.rnnt_align.default
 
 
 class RnntAlignment(NamedTuple):
-    """What :func:`rnnt_align` returns.
+    """The result of :func:`rnnt_align`.
 
     Example:
         >>> px = torch.tensor([[[0.1, 0.8, 0.1]]]).log()  # one symbol, most likely in frame 1
@@ -148,17 +148,17 @@ class RnntAlignment(NamedTuple):
         [[1]]
     """
 
-    frames: torch.Tensor  # [batch, symbols], int64: where each symbol is emitted; -1 outside the boundary
-    score: torch.Tensor  # [batch]: the log-probability of this way alone
+    frames: torch.Tensor  # [batch, symbols], int64: the frame of each symbol; -1 outside the boundary
+    score: torch.Tensor  # [batch]: the log-probability of this path alone
     confidence: torch.Tensor  # [batch, symbols]: the probability that the symbol is emitted in this frame
 
 
 @own_messages()
 def rnnt_align(px: torch.Tensor, py: torch.Tensor, boundary: torch.Tensor | None = None) -> RnntAlignment:
-    """The best way through each lattice, whose steps are those of the ``get_rnnt_logprobs`` functions.
+    """The best path through each lattice, whose steps are those of the ``get_rnnt_logprobs`` functions.
 
-    Of two equally good ways into a cell the one that takes a symbol is chosen. The confidence is the share of
-    all ways that take the symbol in this frame. There is no gradient.
+    Of two equally good steps into a cell, the symbol is chosen. The confidence is the share of all paths that
+    emit the symbol in this frame. There is no gradient.
 
     Example:
         >>> px = torch.tensor([[[0.1, 0.8, 0.1]]]).log()  # one symbol, most likely in frame 1
@@ -180,21 +180,21 @@ def rnnt_align(px: torch.Tensor, py: torch.Tensor, boundary: torch.Tensor | None
 
 @own_messages()
 def rnnt_emission_delay(px_grad: torch.Tensor, frames: torch.Tensor) -> torch.Tensor:
-    """How many frames later than in a given alignment each symbol is emitted: ``[batch, symbols]``.
+    """The mean delay of each symbol relative to a given alignment, in frames: ``[batch, symbols]``.
 
-    ``px_grad`` is how often each step is taken, from a loss with ``return_grad=True``; ``frames [batch,
-    symbols]`` is where the symbols are, -1 where there is none: such a delay is NaN. It is an average over
-    all ways through the lattice.
+    ``px_grad`` is the probability of each step, from a loss with ``return_grad=True``. ``frames [batch,
+    symbols]`` is the frame of each symbol in the alignment; if it is -1, the delay is NaN. The mean is over
+    all paths through the lattice.
 
     Example:
-        >>> px_grad = torch.tensor([[[0.25, 0.25, 0.5]]])  # how often the symbol is emitted in each frame
+        >>> px_grad = torch.tensor([[[0.25, 0.25, 0.5]]])  # the probability of each frame
         >>> turnout.torch.rnnt_emission_delay(px_grad, torch.tensor([[1]])).tolist()  # 0.25 + 2 * 0.5 - 1
         [[0.25]]
     """
     if px_grad.dim() != 3 or frames.shape != px_grad.shape[:2]:
         raise ValueError(
             f"rnnt_emission_delay: frames has shape {list(frames.shape)}, expected {list(px_grad.shape[:2])} "
-            f"beside px_grad of shape {list(px_grad.shape)}"
+            f"as px_grad has shape {list(px_grad.shape)}"
         )
     t = torch.arange(px_grad.shape[2], dtype=px_grad.dtype, device=px_grad.device)
     expected = (px_grad * t).sum(2) / px_grad.sum(2)

@@ -1,4 +1,4 @@
-"""Rows reduced by an index, as torch operators with gradients: sums, means and maxima of groups."""
+"""Sums, means and maxima of groups of rows, as torch operators with gradients."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _normal_dim(name: str, src: torch.Tensor, dim: int) -> int:
 
 
 def _expanded(name: str, index: torch.Tensor, src: torch.Tensor) -> torch.Tensor:
-    """The index with the shape of ``src``, which it has but for trailing and single dimensions."""
+    """Expands the index to the shape of ``src``; it may lack trailing dimensions or have extents of 1."""
     missing = src.dim() - index.dim()
     given = index.reshape(index.shape + (1,) * missing) if missing > 0 else index
     if missing < 0 or any(n not in (1, m) for n, m in zip(given.shape, src.shape, strict=True)):
@@ -94,7 +94,7 @@ def _refuse_outside(name: str, index: torch.Tensor, groups: int) -> None:
 
 
 def _reduced(name: str, op: Callable, src, index, dim, dim_size):
-    """What ``op``, which has rows and one index for each, makes of ``src`` along ``dim``."""
+    """Applies ``op``, which reduces rows by one index each, to ``src`` along ``dim``."""
     if index.dim() == 1 and dim == 0:
         return op(src, index, dim_size)
     dim = _normal_dim(name, src, dim)
@@ -116,7 +116,7 @@ def _reduced(name: str, op: Callable, src, index, dim, dim_size):
 
 
 def _reduced_one_by_one(name: str, op: Callable, rows, index, dim, dim_size):
-    """With an index for each element: each is a row of its own, in a group of its own column."""
+    """Reduces with one index per element: each element is a row, and groups are numbered per column."""
     shape = rows.shape[1:]
     rows = rows.flatten(1) if rows.dim() > 1 else rows.unsqueeze(1)
     channels = rows.shape[1]
@@ -141,12 +141,12 @@ def scatter_sum(
     """The sum of the rows of each group, those with an equal index.
 
     The definition is that of :func:`turnout.scatter_sum`: a group without rows is 0, and there are
-    ``dim_size`` groups, or as many as ``index`` names. ``index`` has one dimension, for the dimension ``dim``
-    of ``src``, or a shape that expands to that of ``src`` as in torch_scatter; one that is not the same for
-    all elements of a row is slower. Tensors may be strided. ``src`` has gradients of any order.
+    ``dim_size`` groups, by default the maximum of ``index`` + 1. ``index`` has one dimension, for the
+    dimension ``dim`` of ``src``, or a shape that expands to that of ``src`` as in torch_scatter; it is slower
+    if it differs between the elements of a row. Tensors may be strided. ``src`` has gradients of any order.
 
-    Without ``dim_size`` the number of groups is a size that depends on data; some releases of torch want
-    ``torch._dynamo.config.capture_dynamic_output_shape_ops = True`` to compile that.
+    Without ``dim_size`` the number of groups is a data-dependent size, which some releases of torch compile
+    only with ``torch._dynamo.config.capture_dynamic_output_shape_ops = True``.
 
     Example:
         >>> src = torch.tensor([[1.0, 9.0], [2.0, 8.0], [4.0, 0.0]], requires_grad=True)
@@ -185,14 +185,14 @@ def scatter_max(
     """The maximum of each group, and the rows it comes from; arguments are those of :func:`scatter_sum`.
 
     Returns out and argmax, int64. The definition is that of :func:`turnout.scatter_max`: the first of equal
-    rows counts; where nothing is larger than the least finite number, as in a group without rows, out is 0
+    rows counts; where nothing is larger than the lowest finite number, as in a group without rows, out is 0
     and argmax is ``src.shape[dim]``. The whole gradient goes to the row of argmax.
 
     Example:
         >>> src = torch.tensor([[1.0, 9.0], [2.0, 8.0], [4.0, 0.0]], requires_grad=True)
         >>> index = torch.tensor([0, 2, 0])
         >>> out, argmax = turnout.torch.scatter_max(src, index)
-        >>> out.tolist(), argmax.tolist()  # 3, the number of rows, stands for none
+        >>> out.tolist(), argmax.tolist()  # 3, the number of rows, means none
         ([[4.0, 9.0], [0.0, 0.0], [2.0, 8.0]], [[2, 0], [3, 3], [1, 1]])
     """
     return _reduced("scatter_max", _max, src, index, dim, dim_size)

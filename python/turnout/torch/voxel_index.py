@@ -1,4 +1,4 @@
-"""The voxels of points, found once for many reductions, each of which is differentiable."""
+"""The voxels of a set of points, found once for many differentiable reductions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VoxelIndex"]
 
-# Looked up once: each call asks all of them.
+# Looked up once, because each call uses all of them.
 _is_compiling = torch.compiler.is_compiling
 _is_in_torch_func = torch._C._are_functorch_transforms_active
 _count_of_modes = torch._C._len_torch_dispatch_stack
@@ -25,7 +25,7 @@ _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 
 
 def _is_followed(tensor: torch.Tensor) -> bool:
-    """Whether a compiler, a transform or a mode of torch follows this call: they see operators alone."""
+    """Returns whether a compiler, transform or mode of torch traces this call; they see only operators."""
     if _is_compiling():
         if torch._dynamo.config.capture_dynamic_output_shape_ops:
             return True
@@ -38,7 +38,7 @@ def _is_followed(tensor: torch.Tensor) -> bool:
 
 
 def _rows(name: str, tensor: torch.Tensor) -> torch.Tensor:
-    """Row by row in memory, without the sign that a view may add: no dispatcher has looked at this one."""
+    """Returns the tensor contiguous and without a negative bit, which no dispatcher has resolved here."""
     if not tensor.is_cpu:
         raise ValueError(f"{name} is on the device {tensor.device}, expected cpu")
     return (tensor.resolve_neg() if tensor.is_neg() else tensor).contiguous()
@@ -72,7 +72,7 @@ class VoxelIndexReduceBackward(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        """As that of dynamic_scatter_backward: rows are gathered where they have been spread."""
+        """Gathers rows, the transposed operation, as for dynamic_scatter_backward."""
         reduce_type = ctx.reduce_type
         if reduce_type == "max":
             feats, voxel_feats = ctx.saved_tensors
@@ -82,7 +82,7 @@ class VoxelIndexReduceBackward(torch.autograd.Function):
 
 
 class VoxelIndex:
-    """The voxels of points, found once for many reductions, each of which is differentiable.
+    """The voxels of a set of points, found once for many differentiable reductions.
 
     ::
 
@@ -90,23 +90,22 @@ class VoxelIndex:
         mean = index.reduce(points, "mean")
         most = index.reduce(feats)                      # the same points, with other features
 
-    :class:`turnout.VoxelIndex` for autograd, on torch's threads. ``coors`` are read here and never again, and
-    may be strided. A recorded gradient keeps the index. An index can be pickled, and comes back from the
-    workers of a ``DataLoader``.
+    This is :class:`turnout.VoxelIndex` with autograd, on torch's threads. Only the constructor reads
+    ``coors``, which may be strided. A recorded gradient keeps the index alive. An index can be pickled, so a
+    worker of a ``DataLoader`` can return it.
 
-    ``torch.compile`` runs it outside of its graphs, unless it captures sizes that depend on data
-    (``torch._dynamo.config.capture_dynamic_output_shape_ops = True``, as ``torch.export`` does by itself).
-    Inside of a graph, and under ``torch.func``, each reduction groups the points again, by
+    ``torch.compile`` runs it outside its graphs, unless it captures data-dependent sizes
+    (``torch._dynamo.config.capture_dynamic_output_shape_ops = True``, which is the default of
+    ``torch.export``). Inside a graph, and under ``torch.func``, each reduction groups the points again, by
     ``point2voxel_map``.
 
     Attributes:
-        points: how many points there are.
-        voxels: how many voxels there are.
+        points: the number of points.
+        voxels: the number of voxels.
         voxel_coors: ``[voxels, dims]``, ascending.
         point2voxel_map: ``[points]``, int32: the voxel of each point, or -1.
         voxel_points_count: ``[voxels]``, int32.
-        first_point: ``[voxels]``, int32: the first point of each voxel, that with the smallest number. Found
-            when it is asked for.
+        first_point: ``[voxels]``, int32: the smallest point number in each voxel, found on first access.
 
     Example:
         >>> index = turnout.torch.VoxelIndex(torch.tensor([[0, 7], [0, 7], [0, 2]]))
@@ -143,7 +142,7 @@ class VoxelIndex:
     def _find_first_point(self) -> torch.Tensor:
         if self._index is not None and not _is_followed(self.point2voxel_map):
             return _core.voxel_index_first_points(self._index)
-        # The largest of their negative numbers, which float64 holds exactly.
+        # The smallest point number is the largest negated one, which float64 represents exactly.
         map_ = self.point2voxel_map
         rows = torch.arange(0, -map_.shape[0], -1, dtype=torch.float64, device=map_.device)
         largest = _forward(rows.unsqueeze(1), map_.unsqueeze(1), "max")[0]
@@ -152,13 +151,13 @@ class VoxelIndex:
 
     @own_messages("VoxelIndex.reduce", coors="point2voxel_map")
     def reduce(self, feats: torch.Tensor, reduce_type: ReduceType = "max") -> torch.Tensor:
-        """voxel_feats ``[voxels, channels]``, the first of the results of ``dynamic_scatter_forward``.
+        """Returns voxel_feats ``[voxels, channels]``, the first result of ``dynamic_scatter_forward``.
 
-        Differentiable with respect to ``feats``, as often as needed; no gradient sorts anything. With 'max'
-        the first of the equal points has the whole gradient. ``feats`` may be strided.
+        ``feats`` may be strided. It has gradients of any order, none of which sorts. With 'max' the first of
+        equal points gets the whole gradient.
         """
         if self._index is None or _is_followed(feats):
-            # The map as coordinates of one column: they have the same groups, in the same order.
+            # The map as coordinates of one column has the same groups, in the same order.
             voxel_feats = _forward(feats, self.point2voxel_map.unsqueeze(1), reduce_type)[0]
             torch._check(voxel_feats.shape[0] == self.voxels)
             return voxel_feats

@@ -16,7 +16,7 @@
 struct mluOpContext {
   std::int32_t device = 0;
   cnrtQueue_t queue = nullptr;
-  std::int32_t arch = 592;  // MLU590: MLU-OPS runs all operators of this interface on it
+  std::int32_t arch = 592;  // MLUOP_MLU590 of MLU-OPS
   char device_name[64] = "CPU";
   std::int32_t cluster_num = 1;
   std::int32_t core_num_per_cluster = 0;

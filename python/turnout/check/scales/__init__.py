@@ -1,4 +1,4 @@
-"""The named scales of the design documents, in the order of the documents."""
+"""The named scales of the design documents, in document order."""
 
 from turnout.check.scales import (
     dynamic_scatter,

@@ -13,18 +13,18 @@ Arrays = tuple[np.ndarray, ...]
 
 @dataclass(frozen=True)
 class Data:
-    """The arguments of a case, as two functions that use them, and what the results are compared by."""
+    """Two functions that compute a case, and how to compare and time their results."""
 
     sizes: str
-    run: Callable[[], Any]  # an array, or a tuple of arrays
+    run: Callable[[], Any]  # returns an array or a tuple of arrays
     definition: Callable[[], Any]
-    # For each result its name and limit: 0 for equal values, else the largest diff1 and diff2.
+    # Maps each result's name to its limit: 0 requires equal values, others bound diff1 and diff2.
     limits: dict[str, float]
-    # What the work is compared with: one of these, or neither if the call has nothing to do.
-    bytes_moved: int = 0  # a streamed copy that reads and writes as many bytes
-    bytes_copied: int = 0  # a memcpy of that many bytes
-    operations: int = 0  # the peak rate of fused multiply-adds
-    # Makes a program that computes the first result with torch, for `turnout bench --peers`.
+    # The work that the time is compared with. At most one is set; none if the call has nothing to do.
+    bytes_moved: int = 0  # as a streamed copy that reads and writes this many bytes in total
+    bytes_copied: int = 0  # as a memcpy of this many bytes
+    operations: int = 0  # at the peak rate of fused multiply-adds
+    # Returns a program that computes the first result with torch, for `turnout bench --peers`.
     torch: Callable[[], Callable[[], np.ndarray]] | None = None
 
 
@@ -37,14 +37,14 @@ class Case:
 
 
 class Cases:
-    """The cases of a module, in their order there."""
+    """The cases of a module, in source order."""
 
     def __init__(self, document: str) -> None:
         self.document = document
         self.cases: list[Case] = []
 
     def add(self, op: str, name: str) -> Callable[[Callable[[], Data]], Callable[[], Data]]:
-        """Decorates the function that makes the data of a case."""
+        """Decorates a function that makes the data of a case."""
 
         def keep(make: Callable[[], Data]) -> Callable[[], Data]:
             self.cases.append(Case(op, self.document, name, make))

@@ -12,7 +12,7 @@ cases = Cases("003")
 
 
 def _points(points: int, voxels: int, channels: int) -> tuple[np.ndarray, np.ndarray]:
-    """Features as after a ReLU, so that maxima are tied; coordinates of exactly `voxels` voxels."""
+    """Returns features like those after a ReLU, with tied maxima, and coordinates of `voxels` voxels."""
     random = np.random.default_rng(4)
     feats = np.maximum(random.standard_normal((points, channels), dtype=np.float32), 0)
     voxel = np.concatenate((np.arange(voxels), random.integers(0, voxels, points - voxels)))

@@ -19,7 +19,7 @@ def _rows(low: float, high: float, shape: tuple[int, ...], seed: int) -> np.ndar
 
 
 def _routing(samples: int, experts: int, slots: int) -> tuple[np.ndarray, np.ndarray]:
-    """Random experts and slots: several tokens may name one row, and the last one of them counts."""
+    """Draws experts and slots. Several tokens may have the same row; the last one is kept."""
     random = np.random.default_rng(7)
     return (
         random.integers(0, experts, samples, dtype=np.int32),
@@ -30,7 +30,7 @@ def _routing(samples: int, experts: int, slots: int) -> tuple[np.ndarray, np.nda
 def _forward(
     samples: int, capacity: int, hidden: int, experts: int, used: tuple[int, int] | None = None
 ) -> Data:
-    """used: the experts and slots that are drawn, if not all are."""
+    """`used` limits which experts and slots are drawn."""
     indices, locations = _routing(samples, *(used or (max(experts, 1), max(capacity, 1))))
     gates, input = _rows(0, 1, (samples,), 1), _rows(-1, 1, (samples, hidden), 2)
     out = np.full((experts * capacity, hidden), 7, np.float32)  # rows without a token keep this
@@ -51,7 +51,7 @@ def _network() -> Data:
     samples, capacity, experts = 18432, 11520, 2
     data = np.random.default_rng(0).integers(0, experts, samples).astype(np.int32)
     locations = np.zeros(samples, np.int32)
-    for expert in range(experts):  # as in a network: each expert takes its tokens in order
+    for expert in range(experts):  # as in a network, each expert takes its tokens in order
         locations[data == expert] = np.arange((data == expert).sum())
     gates, input = _rows(0, 1, (samples,), 1), _rows(-1, 1, (samples, 512), 2)
     out = np.full((experts * capacity, 512), 7, np.float32)

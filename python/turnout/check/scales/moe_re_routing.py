@@ -1,4 +1,4 @@
-"""The scales of MoE re-routing (design document 002, which names none: these are its public tests')."""
+"""The scales of MoE re-routing. Design document 002 names none; these are from its public tests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _data(
     def by_torch():
         import torch
 
-        source, index = torch.from_numpy(tokens), definition()[-2]  # the index is ready
+        source, index = torch.from_numpy(tokens), definition()[-2]  # the index is computed beforehand
         rows, target = torch.from_numpy(index).long(), torch.empty_like(source)
         return lambda: torch.index_select(source, 0, rows, out=target).numpy()
 

@@ -28,10 +28,9 @@ def _text(batch: int, symbols: int, frames: int, boundary: Boundary) -> str:
 def _backward(
     batch: int, symbols: int, frames: int, boundary: Boundary = None, reach: float = 0, timed: bool = False
 ) -> Data:
-    """reach: px and py are random within it, as in the shipped cases; 0: they are probabilities.
+    """Draws px and py from -reach .. reach, as in the shipped cases, or from -3 .. 0 for a reach of 0.
 
-    The shipped cases draw p, too, and their gradients are then beyond float32; here p is that of the forward
-    call.
+    The shipped cases also draw p, but then their gradients overflow float32; here p is the forward result.
     """
     px, py = _lattice(batch, symbols, frames, reach)
     options = {"boundary": None if boundary is None else np.array(boundary, np.int64)}

@@ -1,4 +1,4 @@
-"""The scales of index pairs (design document 001) and of the convolutions along them."""
+"""The scales of index pairs (design document 001) and of the convolutions that use them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ cases = Cases("001")
 
 
 def _sites(count: int, batch: int, space: tuple[int, int, int]) -> np.ndarray:
-    """Different sites near the ground of a round scene, in the order in which a turning sensor meets them."""
+    """Returns distinct sites near the ground of a round scene, in the scan order of a rotating sensor."""
     random = np.random.default_rng(0)
     depth, *sides = space
     per_frame, frames = count // batch, []
-    # A third of the cells below the sensor's reach are taken, as where beams are dense.
+    # A third of the cells within the sensor's reach are occupied, as where beams are dense.
     reach = min(np.sqrt(3 * per_frame / np.pi), min(sides) / 2 - 1)
     for n in range(batch):
         turn = np.sort(random.uniform(0, 2 * np.pi, 6 * per_frame))
@@ -32,7 +32,7 @@ def _sites(count: int, batch: int, space: tuple[int, int, int]) -> np.ndarray:
 
 
 def _pairs(indices, batch, space, stride, padding, subm):
-    """The definition for a 3x3x3 kernel by whole arrays: that of turnout.check visits each site in Python."""
+    """The definition for a 3x3x3 kernel with array operations; turnout.check loops over sites in Python."""
     limit = (np.array(space) + 2 * np.array(padding) - 3) // stride + 1
     full = (batch, *limit)
     keys = []
@@ -92,7 +92,7 @@ def _small(indices: list[tuple[int, ...]], batch: int, space: tuple[int, ...], *
 
 @cases.add("get_indice_pairs", "boundary: large output index")
 def _large_index() -> Data:
-    """The last output of 1290^3 is number 2^31 - 794,649."""
+    """The last output index of a 1290^3 grid is 2^31 - 794,649."""
     far = 1290 - 1
     return _small([(0, far, far, far), (0, far - 1, far, far - 2), (0, 0, 0, 0)], 1, (1290,) * 3, padding=1)
 
@@ -105,7 +105,7 @@ def _bounds() -> Data:
 
 @cache
 def _layer() -> tuple[np.ndarray, np.ndarray, int]:
-    """Pairs of the submanifold scale, and how many multiply-adds of one channel pair they need."""
+    """Returns the pairs of the submanifold scale and their number, the multiply-adds per channel pair."""
     indices = _sites(248636, 4, (41, 1440, 1440))
     _, pairs, num = turnout.get_indice_pairs(indices, 4, (41, 1440, 1440), padding=1, subm=True)
     return pairs, num, int(num.sum())
@@ -165,7 +165,7 @@ def _backward_filter() -> Data:
 
 @cases.add("indice_convolution_backward_data", "MLU-OPS case 0")
 def _shipped() -> Data:
-    """Pairs are random, so that one offset has a row several times; such gradients are added."""
+    """Pairs are random, so an offset may repeat a row; its gradients are added."""
     random = np.random.default_rng(3)
     arguments = (
         random.standard_normal((10, 100), dtype=np.float32),

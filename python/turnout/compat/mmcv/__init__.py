@@ -1,4 +1,4 @@
-"""The names of mmcv, those of ``mmcv.ops``: ``turnout.compat.mmcv``.
+"""mmcv's names, those of ``mmcv.ops``: ``turnout.compat.mmcv``.
 
 Example:
     >>> from turnout.compat.mmcv import DynamicScatter
@@ -57,7 +57,7 @@ _structure, _modules, _convolutions, _pools = (
 
 
 def _register() -> Undo | None:
-    """Enters the convolutions in mmengine's registry, from which models are built by name."""
+    """Adds the convolutions to mmengine's registry, from which models are built by name."""
     try:
         from mmengine.registry import MODELS
     except ImportError:
@@ -95,6 +95,6 @@ install, uninstall = Installation(
     registries=(_register,),
 ).functions(
     "from mmcv.ops import SparseConv3d",
-    "If mmcv or mmcv-lite is installed, it is imported, and these names are replaced in it or added to it. "
-    "If mmengine is installed, the convolutions are entered in its registry of models.",
+    "If mmcv or mmcv-lite is installed, it is imported and these names are replaced or added. "
+    "If mmengine is installed, the convolutions are added to its model registry.",
 )

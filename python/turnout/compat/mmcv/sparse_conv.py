@@ -38,15 +38,16 @@ __all__ = [
 class SparseConvolution(nn.SparseConvolution, SparseModule):
     """The base of mmcv's convolutions, with its weight ``[k..., in_channels, out_channels]``.
 
-    - A kernel of one offset is a matrix product, whatever the stride: sites stay those of the input.
-    - ``indice_key``: the first layer with a name stores its pairs, and all later ones take these, whatever
-      their own kernel is. Such a layer has the stored outputs and uses as many of its matrices as there are
-      offsets in the pairs, the first ones. Models are trained that way, so nothing is checked.
+    - A kernel of one offset is a matrix product for any stride, and the sites are those of the input.
+    - ``indice_key``: the first layer with a name stores its pairs, and all later ones use them, whatever
+      their own kernel is. Such a layer has the stored outputs and uses only its first matrices, one for each
+      offset of the pairs. Models are trained that way, so nothing is checked.
     """
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
-        # What torch takes for the number of inputs is another product of the dimensions of this layout.
+        # Like mmcv, use the fan-in that torch computes for this layout, although it is not the number of
+        # inputs.
         torch.nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
 
     def keeps_sites(self) -> bool:
@@ -71,7 +72,8 @@ class SparseConvolution(nn.SparseConvolution, SparseModule):
     def out_sites(self, x: nn.SparseTensor, pairs: nn.Pairs) -> tuple[torch.Tensor, Any]:
         if self.inverse:
             return super().out_sites(x, pairs)
-        # Sites come with the pairs; the shape is the layer's own, also where the pairs are another's.
+        # The sites belong to the pairs. The shape is computed from this layer, even if another made the
+        # pairs.
         shape = x.spatial_shape if self.subm else list(self.geometry.out_shape(integers(x.spatial_shape)))
         return pairs.out_indices.clone(), shape
 

@@ -1,6 +1,6 @@
-"""mmcv's functions for sparse convolution and pooling along given pairs, with gradients.
+"""mmcv's functions for sparse convolution and pooling over given pairs, with gradients.
 
-mmcv makes them from classes of ``torch.autograd.Function``, whose ``apply`` programs call as well.
+mmcv makes them from subclasses of ``torch.autograd.Function``, whose ``apply`` programs call as well.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class SparseConvFunction:
 
 
 class SparseInverseConvFunction:
-    """A convolution back along the pairs, from their outputs to their inputs."""
+    """A convolution from the outputs of the pairs back to their inputs."""
 
     @staticmethod
     def apply(features, filters, indice_pairs, indice_pair_num, num_activate_out):
@@ -37,7 +37,7 @@ class SubMConvFunction:
 
 
 class SparseMaxPoolFunction:
-    """The maximum of each window; none is below 0."""
+    """The maximum of each window, but at least 0."""
 
     @staticmethod
     def apply(features, indice_pairs, indice_pair_num, num_activate_out):

@@ -11,7 +11,7 @@ from turnout.torch import nn
 
 
 class SparseModule(nn.SparseModule):
-    """The base of mmcv's sparse modules, and of those that model files derive from it."""
+    """The base of mmcv's sparse modules, also for classes that model files derive."""
 
 
 def is_spconv_module(module: Any) -> bool:
@@ -25,10 +25,9 @@ def is_sparse_conv(module: Any) -> bool:
 
 
 class SparseSequential(nn.SparseSequential, SparseModule):
-    """As :class:`turnout.torch.nn.SparseSequential`, but features are replaced in place, as mmcv does.
+    """Like :class:`turnout.torch.nn.SparseSequential`, but replaces features in place, as mmcv does.
 
-    The tensor that an ordinary module gets first is changed: that of the caller, if the sequence begins with
-    such a module.
+    The first torch module in the sequence modifies the tensor it is given: the caller's, if it is first.
     """
 
     def replace_features(self, x: nn.SparseTensor, features: torch.Tensor) -> nn.SparseTensor:
@@ -36,10 +35,10 @@ class SparseSequential(nn.SparseSequential, SparseModule):
         return x
 
     def fused(self) -> SparseSequential:
-        """For inference: a sequence with each ``BatchNorm1d`` behind a convolution folded into that one.
+        """Returns a sequence for inference, with each ``BatchNorm1d`` folded into the convolution before it.
 
-        Its results are those of this sequence in eval mode. This one stays as it is; they share the other
-        modules. mmcv's drops the bias of the convolution and adds eps to the deviation, not to the variance.
+        Its results are those of this sequence in eval mode. This sequence is unchanged and shares its other
+        modules. mmcv's drops the convolution's bias and adds eps to the deviation, not to the variance.
         """
         made: list[torch.nn.Module] = []
         for module in self._in_order():
@@ -52,7 +51,7 @@ class SparseSequential(nn.SparseSequential, SparseModule):
 
 @torch.no_grad()
 def _folded(convolution: Any, norm: torch.nn.BatchNorm1d) -> Any:
-    """A copy of the convolution that normalizes its outputs with the running statistics."""
+    """Returns a copy of the convolution that normalizes its outputs with the running statistics."""
     if norm.running_mean is None or norm.running_var is None:
         raise ValueError("SparseSequential.fused: a BatchNorm1d has no running statistics, expected some")
     scale = torch.rsqrt(norm.running_var + norm.eps)
@@ -77,7 +76,7 @@ class ToDense(SparseModule):
 
 
 class RemoveGrid(SparseModule):
-    """Forgets ``grid``, which nothing uses here."""
+    """Removes ``grid``, which nothing uses here."""
 
     def forward(self, x: nn.SparseTensor) -> nn.SparseTensor:
         x.grid = None

@@ -1,4 +1,4 @@
-"""mmcv's operators: the pairs of a sparse convolution, and convolution and pooling along them."""
+"""mmcv's operators: the pairs of a sparse convolution, and convolution and pooling over them."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def get_indice_pairs(
     transpose: bool = False,
     grid: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """:func:`turnout.torch.get_indice_pairs` with the arguments of mmcv's function of this name.
+    """:func:`turnout.torch.get_indice_pairs` with the arguments of mmcv's function.
 
-    Returns outids, indice_pairs and indice_pair_num, in a fixed order: outputs ascending, the pairs of an
-    offset in ascending input row. Stride and dilation may both differ from 1, and dilated submanifold kernels
-    keep their centre. ``grid``, a buffer for mmcv, is not used.
+    Returns outids, indice_pairs and indice_pair_num in a fixed order: outputs ascend, and so do the input
+    rows of each offset's pairs. Stride and dilation may both differ from 1, and dilated submanifold kernels
+    stay centred. ``grid``, which mmcv uses as a buffer, is ignored.
     """
     del grid
     return own.get_indice_pairs(
@@ -67,7 +67,7 @@ def indice_conv(
     inverse: bool = False,
     subm: bool = False,
 ) -> torch.Tensor:
-    """:func:`turnout.torch.indice_convolution` without a bias; gradients of any order."""
+    """:func:`turnout.torch.indice_convolution` without a bias. Supports gradients of any order."""
     return own.indice_convolution(
         *(features, filters, indice_pairs, indice_pair_num, int(num_activate_out)),
         inverse=bool(inverse),
@@ -105,7 +105,7 @@ def indice_conv_backward(
     inverse: bool = False,
     subm: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The gradients of ``features`` and ``filters`` for one of the outputs of :func:`indice_conv`."""
+    """Returns the gradients of ``features`` and ``filters`` for ``out_bp``, that of the output."""
     pairs, kind = (indice_pairs, indice_pair_num), (bool(inverse), bool(subm))
     matrices = filters.flatten(0, -3)
     of_features = torch.ops.turnout.indice_convolution_backward_data(
@@ -119,7 +119,7 @@ def indice_conv_backward(
 def indice_maxpool(
     features: torch.Tensor, indice_pairs: torch.Tensor, indice_pair_num: torch.Tensor, num_activate_out: int
 ) -> torch.Tensor:
-    """:func:`turnout.torch.indice_max_pool`, where no maximum is below 0; gradients of any order."""
+    """:func:`turnout.torch.indice_max_pool`; no maximum is below 0. Supports gradients of any order."""
     return own.indice_max_pool(features, indice_pairs, indice_pair_num, int(num_activate_out))
 
 
@@ -131,7 +131,7 @@ def indice_maxpool_backward(
     indice_pairs: torch.Tensor,
     indice_pair_num: torch.Tensor,
 ) -> torch.Tensor:
-    """The gradient of ``features`` for one of the outputs of :func:`indice_maxpool`."""
+    """Returns the gradient of ``features`` for ``out_bp``, that of the output."""
     return torch.ops.turnout.indice_max_pool_backward(
         features, out_features, out_bp, indice_pairs, indice_pair_num
     )

@@ -17,7 +17,7 @@ __all__ = [
 
 
 class SparseMaxPool(nn.SparseMaxPool, SparseModule):
-    """The base of mmcv's pools: the stride is 1 unless one is given, and no maximum is below 0."""
+    """The base of mmcv's pools: the stride defaults to 1, and no maximum is below 0."""
 
     init = "zero"
 

@@ -13,9 +13,9 @@ from turnout.torch.nn.tensor import integers
 
 
 class SparseConvTensor(SparseTensor):
-    """mmcv's: all tensors that layers make from one share its ``indice_dict`` and write their pairs there.
+    """mmcv's sparse tensor. Tensors that layers make from it share its ``indice_dict`` and store pairs there.
 
-    ``spatial_shape`` stays as it is given: a sequence, an array or a tensor. ``grid`` is kept and not used.
+    ``spatial_shape`` keeps the type it was given: a sequence, an array or a tensor. ``grid`` is not used.
     """
 
     handed_on = ("grid",)
@@ -36,7 +36,7 @@ class SparseConvTensor(SparseTensor):
         return self.indice_dict
 
     def find_indice_pair(self, key: str | None) -> tuple | None:
-        """Output sites, input sites, pairs, their counts and the input's spatial shape of that name."""
+        """Returns the output sites, input sites, pairs, counts and input shape stored as ``key``."""
         pairs = None if key is None else self.indice_dict.get(key)
         if pairs is None:
             return None
@@ -54,5 +54,5 @@ class SparseConvTensor(SparseTensor):
 
     @property
     def sparity(self) -> float:
-        """The fraction of sites that are active; the name is mmcv's."""
+        """The fraction of sites that are active. mmcv spells the name this way."""
         return self.indices.shape[0] / self.spatial_size / int(self.batch_size)

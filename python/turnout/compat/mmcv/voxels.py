@@ -1,4 +1,4 @@
-"""mmcv's functions and modules of points and voxels."""
+"""mmcv's functions and modules for points and voxels."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Limits = Any  # an integer, or two of them as a sequence, an array or a tensor
 
 
 class DynamicScatter(torch.nn.Module):
-    """:func:`dynamic_scatter` of the points of one cloud, or of a batch of them.
+    """:func:`dynamic_scatter` of one point cloud or of a batch of them.
 
     Args:
-        voxel_size, point_cloud_range: kept as attributes; the coordinates say it all.
-        average_points: 'mean', else 'max'.
+        voxel_size, point_cloud_range: kept as attributes; only the coordinates are used.
+        average_points: whether to reduce by 'mean' instead of 'max'.
     """
 
     def __init__(self, voxel_size: Numbers, point_cloud_range: Numbers, average_points: bool) -> None:
@@ -34,16 +34,16 @@ class DynamicScatter(torch.nn.Module):
 
     @own_messages("DynamicScatter", feats="points")
     def forward_single(self, points: torch.Tensor, coors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """:func:`dynamic_scatter`, with the reduction of this module."""
+        """:func:`dynamic_scatter` with the reduction of this module."""
         return dynamic_scatter(points, coors, "mean" if self.average_points else "max")
 
     def forward(self, points: torch.Tensor, coors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Features and coordinates of the voxels of ``points [points, channels]``.
+        """Returns the features and coordinates of the voxels of ``points [points, channels]``.
 
-        ``coors`` is ``[points, 3]``: z, y, x; with another number of columns the first one is the number of
-        the cloud in the batch. Points of a batch come in any order; voxels are ascending in all columns.
+        ``coors`` is ``[points, 3]`` in the order z, y, x. With another number of columns, the first one is
+        the number of the cloud in the batch. Points may be in any order; voxels ascend in all columns.
         """
-        # The number of the cloud is the most significant coordinate, so that one call is a call for each.
+        # The cloud's number is the most significant coordinate, so one call handles the whole batch.
         return self.forward_single(points, coors)
 
     def __repr__(self) -> str:
@@ -62,11 +62,11 @@ def voxelization(
     max_voxels: int = 20000,
     deterministic: bool = True,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The points of each voxel, or with a limit of -1 the voxel of each point.
+    """Returns the points of each voxel, or the voxel of each point if a limit is -1.
 
     Returns voxels ``[voxels, max_points, features]``, coors ``[voxels, 3]`` and num_points_per_voxel; or
-    coors ``[points, 3]`` alone when ``max_points`` or ``max_voxels`` is -1. The definition is that of
-    :func:`turnout.voxelize`, also for ``deterministic=False``. ``points`` may be strided; there is no
+    only coors ``[points, 3]`` if ``max_points`` or ``max_voxels`` is -1. Results follow
+    :func:`turnout.voxelize`, even with ``deterministic=False``. ``points`` may be strided; there is no
     gradient.
     """
     del deterministic
@@ -86,31 +86,31 @@ def _limit(name: str, value: Any, kind: str) -> int:
 
 
 def _limits(max_voxels: Limits) -> tuple[int, int]:
-    """The limit for training and that for all else."""
+    """Returns the limits for training and for evaluation."""
     limits = max_voxels.tolist() if hasattr(max_voxels, "tolist") else max_voxels
-    kind = "an integer, or 2: for training and for all else"
+    kind = "an integer, or 2: for training and evaluation"
     if not hasattr(limits, "__len__"):
         return (_limit("max_voxels", limits, kind),) * 2
     if len(limits) != 2:
         raise ValueError(
             f"Voxelization: max_voxels has {len(limits)} elements, expected one limit, or 2: "
-            "for training and for all else"
+            "for training and evaluation"
         )
     return _limit("max_voxels[0]", limits[0], "an integer"), _limit("max_voxels[1]", limits[1], "an integer")
 
 
 class Voxelization(torch.nn.Module):
-    """:func:`voxelization` with fixed voxels.
+    """:func:`voxelization` with a fixed grid.
 
     Args:
         voxel_size: three numbers, x, y, z.
-        point_cloud_range: six numbers: x, y, z at least, x, y, z at most.
-        max_num_points: of a voxel; -1: only coordinates, of all points.
-        max_voxels: one limit, or one for training and one for all else.
-        deterministic: accepted; results always are.
+        point_cloud_range: six numbers: minimum x, y, z, then maximum x, y, z.
+        max_num_points: the limit per voxel; with -1, only the coordinates of all points are returned.
+        max_voxels: one limit, or one for training and one for evaluation.
+        deterministic: accepted; results are always deterministic.
 
     Attributes:
-        grid_size: how many voxels there are in the directions x, y, z, a tensor on the CPU.
+        grid_size: the number of voxels in the directions x, y, z, as a CPU tensor.
         pcd_shape: ``[1, grid_size[1], grid_size[0]]``.
     """
 
@@ -129,8 +129,8 @@ class Voxelization(torch.nn.Module):
         self.max_num_points = _limit("max_num_points", max_num_points, "an integer")
         self.max_voxels = _limits(max_voxels)
         self.deterministic = deterministic
-        # One point, for the operator to say what is wrong with the grid now and not in the first call. Arrays
-        # of NumPy have values whatever torch's default device is.
+        # Call the operator on one point, so that an invalid grid is rejected now and not in the first call.
+        # NumPy arrays have values whatever torch's default device is.
         voxelize_arrays(np.zeros((1, 3), np.float32), voxel_size, point_cloud_range)
         size, ends = ([float(x) for x in values] for values in (voxel_size, point_cloud_range))
         self.grid_size = torch.tensor(_sparse.voxel_grid_size(size, ends), device="cpu")
@@ -140,7 +140,7 @@ class Voxelization(torch.nn.Module):
         "Voxelization", points="input", coors_range="point_cloud_range", max_points="max_num_points"
     )
     def forward(self, input: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """What :func:`voxelization` returns for these points."""
+        """Returns the result of :func:`voxelization` for these points."""
         return voxelization(
             input,
             self.voxel_size,

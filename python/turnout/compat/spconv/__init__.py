@@ -1,8 +1,8 @@
-"""The names of spconv, those of ``spconv.pytorch``: ``import turnout.compat.spconv as spconv``.
+"""spconv's names, those of ``spconv.pytorch``: ``import turnout.compat.spconv as spconv``.
 
 Example:
     >>> import turnout.compat.spconv as spconv
-    >>> sites = torch.tensor([[0, 0, 0], [0, 0, 1], [0, 5, 5]], dtype=torch.int32)  # batch number, y, x
+    >>> sites = torch.tensor([[0, 0, 0], [0, 0, 1], [0, 5, 5]], dtype=torch.int32)  # batch element, y, x
     >>> x = spconv.SparseConvTensor(torch.ones(3, 4), sites, [6, 6], batch_size=1)
     >>> spconv.SubMConv2d(4, 16, 3)(x).features.shape
     torch.Size([3, 16])
@@ -41,8 +41,8 @@ from turnout.compat.spconv.modules import (
 from turnout.compat.spconv.pool import *
 from turnout.compat.spconv.tables import AddTable, ConcatTable, JoinTable
 
-# The release of spconv whose names these are. Programs compute with it: float(__version__[2:]), without more
-# behind the digits.
+# The release of spconv that these names follow. Programs compute float(__version__[2:]), so the version must
+# end with digits.
 __version__ = "2.3.8"
 
 __all__ = [
@@ -77,7 +77,7 @@ __all__ = [
 __all__ += conv.__all__
 __all__ += pool.__all__
 
-# What programs import of spconv besides.
+# Other names that programs import from spconv.
 _OTHERS = frozenset(
     {
         *("CUDAKernelTimer", "HashTable", "ImplicitGemmIndiceData", "PrintCurrentTime", "PrintTensorMeta"),

@@ -39,10 +39,10 @@ __all__ = [
     "SubMConv4d",
 ]
 
-# Where the output channels are in weights of that layout.
+# The dimension of the output channels in each weight layout.
 _LAYOUTS = {"KRSC": 0, "RSKC": -2, "RSCK": -1}
 
-# By the names of the members of cumm.tensorview.gemm.Activation.
+# Keyed by the names of cumm.tensorview.gemm.Activation.
 _ACTIVATIONS = {
     "None_": lambda x, alpha: x,
     "ReLU": lambda x, alpha: functional.relu(x),
@@ -52,9 +52,9 @@ _ACTIVATIONS = {
 
 
 def _change_layout(module: torch.nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-    """A hook before loading: SPCONV_SAVED_WEIGHT_LAYOUT says how the weights of the checkpoint are laid out.
+    """Converts weights before loading: SPCONV_SAVED_WEIGHT_LAYOUT gives the layout in the checkpoint.
 
-    A hook and no loader of its own, so that a loader that a model file gives to SparseModule is called.
+    This is a hook, so that a loader that a model file adds to SparseModule is still called.
     """
     layout, key = os.environ.get("SPCONV_SAVED_WEIGHT_LAYOUT", ""), f"{prefix}weight"
     if not layout or key not in state_dict:
@@ -69,11 +69,11 @@ class SparseConvolution(nn.SparseConvolution, VoxelCounter):
     """The base of spconv's convolutions, with its weight ``[out_channels, k..., in_channels]``.
 
     - A kernel of one offset without stride is a matrix product with ``weight.view(in_channels,
-      out_channels)``: the same memory read as another shape, and not the transpose that the layout says.
+      out_channels)``. This reinterprets the memory and is not the transpose that the layout suggests.
       Checkpoints are trained that way.
     - ``indice_key``: submanifold layers share pairs by name and must agree in kernel, dilation, spatial shape
-      and rows. Any other layer needs a new name, and an inverse one that of an earlier layer or pool.
-    - ``algo``, ``fp32_accum`` and ``large_kernel_fast_algo`` are kept or accepted, and change nothing.
+      and rows. An inverse layer needs the name of an earlier layer or pool; any other layer needs a new name.
+    - ``algo``, ``fp32_accum`` and ``large_kernel_fast_algo`` are accepted and have no effect.
     - ``act_type`` is an activation of the output: a member of cumm's ``Activation`` or its name, ``"ReLU"``,
       ``"Sigmoid"``, ``"LeakyReLU"`` (whose slope is ``act_alpha``) or ``"None_"``. ``act_beta`` is not used.
     """
@@ -152,7 +152,7 @@ class SparseConvolution(nn.SparseConvolution, VoxelCounter):
 
     def out_sites(self, x: nn.SparseTensor, pairs: nn.Pairs) -> tuple[torch.Tensor, Any]:
         indices, shape = super().out_sites(x, pairs)
-        # Model files change the sites of an output in place; spconv's input keeps its own.
+        # Model files modify the sites of an output in place, which must not change those of the input.
         return indices.clone() if self.subm else indices, shape
 
     def forward(self, input: nn.SparseTensor, add_input: nn.SparseTensor | None = None) -> nn.SparseTensor:

@@ -1,4 +1,4 @@
-"""spconv's sparse tensor, what it keeps of a layer's pairs, and the names of spconv's algorithms."""
+"""spconv's sparse tensor, the pairs that layers store in it, and the names of spconv's algorithms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from turnout.torch.nn.window import per_dimension
 
 
 class ConvAlgo(enum.Enum):
-    """spconv's algorithms. They decide where max pooling starts, and nothing else here."""
+    """spconv's algorithms. Here they only decide where max pooling starts."""
 
     Native = 0
     MaskImplicitGemm = 1
@@ -23,7 +23,7 @@ class ConvAlgo(enum.Enum):
 
 
 class AlgoHint(enum.Enum):
-    """spconv's hints for its choice of kernels; they have no effect here. The second name is spconv's."""
+    """spconv's hints for choosing kernels, which have no effect here. ``Fowrard`` is spconv's spelling."""
 
     NoHint = 0b000
     Fowrard = 0b001
@@ -32,19 +32,19 @@ class AlgoHint(enum.Enum):
 
 
 def expand_nd(ndim: int, val: Any) -> list[int]:
-    """One integer for each of ``ndim`` dimensions; a single one is for all."""
+    """Returns one integer per dimension; a single ``val`` applies to all ``ndim``."""
     return per_dimension("expand_nd", "val", val, ndim)
 
 
 def default_algo(volume: int, most: int) -> ConvAlgo:
-    """What spconv takes for a kernel of so many offsets where it has all of its algorithms."""
+    """Returns spconv's choice for a kernel of ``volume`` offsets if all of its algorithms are available."""
     return ConvAlgo.MaskImplicitGemm if volume <= most else ConvAlgo.Native
 
 
 class IndiceData(Pairs):
-    """The pairs that a layer gave a name, with spconv's names for the parts.
+    """Pairs that a layer stored under its ``indice_key``, with spconv's attribute names.
 
-    ``indice_pairs`` is ``[offsets, 2, rows]`` with all pairs of all offsets, those of submanifold layers too.
+    ``indice_pairs`` is ``[offsets, 2, rows]`` with all pairs of all offsets, also for submanifold layers.
     """
 
     algo = ConvAlgo.Native
@@ -79,16 +79,16 @@ class IndiceData(Pairs):
 
 
 class SparseConvTensor(SparseTensor):
-    """spconv's: a layer that names its pairs adds them to a copy of ``indice_dict``, which its output has.
+    """spconv's sparse tensor. A layer adds its named pairs to its output's copy of ``indice_dict``.
 
     Args:
-        features: ``[rows, channels]``. May be assigned, and :meth:`replace_feature` makes another tensor.
+        features: ``[rows, channels]``. May be assigned; :meth:`replace_feature` returns a new tensor.
         indices: ``[rows, 1 + dims]`` int32: batch element, then coordinates.
-        spatial_shape: the extents of the grid, in any sequence; kept as a list.
-        batch_size: how many batch elements there are.
-        indice_dict: names of pairs, from another tensor.
-        grid, voxel_num, benchmark, force_algo: kept, and not used.
-        permanent_thrust_allocator, enable_timer: accepted, and not used.
+        spatial_shape: the extents of the grid, any sequence; kept as a list.
+        batch_size: the number of batch elements.
+        indice_dict: named pairs, from another tensor.
+        grid, voxel_num, benchmark, force_algo: kept but not used.
+        permanent_thrust_allocator, enable_timer: accepted but ignored.
     """
 
     handed_on = ("grid", "voxel_num", "benchmark", "benchmark_record", "force_algo")
@@ -123,18 +123,18 @@ class SparseConvTensor(SparseTensor):
         return super().named(name, IndiceData.of(pairs))
 
     def find_indice_pair(self, key: str | None) -> IndiceData | None:
-        """The pairs of that name, if there are any."""
+        """Returns the pairs with this name, or None."""
         return None if key is None else self.indice_dict.get(key)
 
     def replace_feature(self, feature: torch.Tensor) -> SparseConvTensor:
-        """A tensor with other features. Rows are not compared with the sites, so these may be set next."""
+        """Returns a tensor with other features. Their rows are not checked, so sites may be set later."""
         return self.with_features(feature)
 
     def shadow_copy(self) -> SparseConvTensor:
         return self.with_features(self.features)
 
     def select_by_index(self, valid_indices: torch.Tensor) -> SparseConvTensor:
-        """The rows that these indices select. Named pairs are about all rows, so there are none."""
+        """Returns the selected rows, without named pairs, because those refer to all rows."""
         return self.at(self.features[valid_indices], self.indices[valid_indices], self.spatial_shape, {})
 
     def minus(self) -> SparseConvTensor:
@@ -142,12 +142,12 @@ class SparseConvTensor(SparseTensor):
 
     @classmethod
     def from_dense(cls, x: torch.Tensor) -> SparseConvTensor:
-        """The sites of ``x [batch_size, *spatial_shape, channels]`` that are not zero in all channels."""
+        """Keeps the sites of ``x [batch_size, *spatial_shape, channels]`` that are nonzero in any channel."""
         sites = (x != 0).any(-1).nonzero()
         return cls(x[sites.unbind(1)], sites.int(), x.shape[1:-1], x.shape[0])
 
     def __add__(self, other: Any) -> SparseConvTensor:
-        """With the features of ``other``, a sparse tensor with the same sites, or with a tensor."""
+        """Adds a tensor, or the features of a sparse tensor with the same sites."""
         if not isinstance(other, (SparseTensor, torch.Tensor)):
             return NotImplemented
         return self.with_features(self.features + getattr(other, "features", other))
@@ -164,7 +164,7 @@ class SparseConvTensor(SparseTensor):
 
 
 def _check(features: torch.Tensor, indices: torch.Tensor, spatial_shape: list[int], batch_size: int) -> None:
-    """What spconv checks. Rows are not compared."""
+    """Checks what spconv checks. The numbers of rows are not compared."""
     for name, tensor in (("features", features), ("indices", indices)):
         if tensor.dim() != 2:
             raise ValueError(f"SparseConvTensor: {name} has {tensor.dim()} dimensions, expected 2")

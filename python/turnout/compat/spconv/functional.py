@@ -1,4 +1,4 @@
-"""What there is of ``spconv.pytorch.functional``: the sum of sparse tensors with different sites."""
+"""The implemented part of ``spconv.pytorch.functional``: the sum of sparse tensors with different sites."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from turnout.compat.spconv.core import SparseConvTensor
 
 
 def sparse_add(*tens: SparseConvTensor) -> SparseConvTensor:
-    """The sum at all sites that any of the tensors has.
+    """Returns the sum at all sites of any of the tensors.
 
-    Rows are those of the tensor with the most, then the sites that it has not. Where there are none, its
-    named pairs stay.
+    The rows are those of the tensor with the most rows, followed by the sites it lacks. If it lacks none, its
+    named pairs are kept.
     """
     for i, x in enumerate(tens):
         own = x.spatial_shape, int(x.batch_size), x.features.shape[1]

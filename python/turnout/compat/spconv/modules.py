@@ -1,4 +1,4 @@
-"""spconv's sparse modules: the base class, a sequence, and ordinary modules that also take sparse tensors."""
+"""spconv's sparse modules: the base class, a sequence, and torch modules that also take sparse tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COUNT = "max_num_voxels_during_training"
 
 
 class SparseModule(nn.SparseModule):
-    """The base of spconv's sparse modules, and of those that model files derive from it."""
+    """The base of spconv's sparse modules, also for classes that model files derive."""
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__()
@@ -22,14 +22,14 @@ class SparseModule(nn.SparseModule):
 
 
 class SparseSequential(nn.SparseSequential, SparseModule):
-    """As :class:`turnout.torch.nn.SparseSequential`. The tensors it gets stay as they are."""
+    """Like :class:`turnout.torch.nn.SparseSequential`. Input tensors are not modified."""
 
 
 class VoxelCounter(SparseModule):
-    """A module that records its largest number of outputs in a buffer of its state, if it is told to."""
+    """A module that can record its largest number of outputs in a buffer."""
 
     def count_voxels(self) -> None:
-        """Called by a constructor: there is a buffer from now on, and checkpoints without it are accepted."""
+        """Adds the buffer; for constructors. Checkpoints without it can still be loaded."""
         self.register_buffer(_COUNT, torch.zeros(1, dtype=torch.int32))
         self._register_load_state_dict_pre_hook(_add_count, with_module=True)
 
@@ -47,7 +47,7 @@ def _add_count(module: torch.nn.Module, state_dict: dict[str, Any], prefix: str,
 
 
 class _OnFeatures:
-    """A module of torch that gets a sparse tensor too, and then changes its features."""
+    """A torch module that also takes a sparse tensor, whose features it replaces."""
 
     def forward(self, input: Any) -> Any:
         if isinstance(input, nn.SparseTensor):
@@ -56,23 +56,23 @@ class _OnFeatures:
 
 
 class SparseBatchNorm(_OnFeatures, torch.nn.BatchNorm1d):
-    """``torch.nn.BatchNorm1d``, of sparse tensors too."""
+    """``torch.nn.BatchNorm1d``, also for sparse tensors."""
 
 
 class SparseSyncBatchNorm(_OnFeatures, torch.nn.SyncBatchNorm):
-    """``torch.nn.SyncBatchNorm``, of sparse tensors too. torch refuses to train it on a CPU."""
+    """``torch.nn.SyncBatchNorm``, also for sparse tensors. torch cannot train it on a CPU."""
 
 
 class SparseReLU(_OnFeatures, torch.nn.ReLU):
-    """``torch.nn.ReLU``, of sparse tensors too."""
+    """``torch.nn.ReLU``, also for sparse tensors."""
 
 
 class SparseIdentity(_OnFeatures, torch.nn.Identity):
-    """``torch.nn.Identity``, of sparse tensors too."""
+    """``torch.nn.Identity``, also for sparse tensors."""
 
 
 class Identity(torch.nn.Module):
-    """Returns what it gets."""
+    """Returns its input."""
 
     def forward(self, input: Any) -> Any:
         return input
@@ -89,7 +89,7 @@ class ToDense(SparseModule):
 
 
 class RemoveGrid(SparseModule):
-    """Forgets ``grid``, which nothing uses here."""
+    """Removes ``grid``, which nothing uses here."""
 
     def forward(self, x: nn.SparseTensor) -> nn.SparseTensor:
         x.grid = None
@@ -105,7 +105,7 @@ def is_sparse_conv(module: Any) -> bool:
 
 
 def assign_name_for_sparse_modules(module: torch.nn.Module) -> None:
-    """Gives each sparse module in ``module`` the name it has there."""
+    """Sets the name of each sparse module in ``module`` to its qualified name there."""
     for name, child in module.named_modules():
         if isinstance(child, SparseModule):
             child._sparse_unique_name = name

@@ -1,4 +1,4 @@
-"""What there is of ``spconv.pytorch.ops``: the spatial shapes of outputs, and the names of algorithms.
+"""The implemented part of ``spconv.pytorch.ops``: the spatial shapes of outputs, and names of algorithms.
 
 The operators themselves are in ``turnout.torch``: ``get_indice_pairs``, ``indice_convolution``,
 ``indice_max_pool``.

@@ -1,4 +1,4 @@
-"""spconv's pools: windows of a grid, and whole batch elements."""
+"""spconv's pooling layers: over the windows of a grid, and over whole batch elements."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class _Pool(SparsePool, VoxelCounter):
-    """A pool that may count its outputs, and whose pairs have a new name if they have any."""
+    """A pool that may count its outputs. If it has an ``indice_key``, that must be new."""
 
     def __init__(
         self,
@@ -63,9 +63,9 @@ class _Pool(SparsePool, VoxelCounter):
 class SparseMaxPool(_Pool, nn.SparseMaxPool):
     """The base of spconv's max pools.
 
-    ``algo`` decides where the maximum starts: with ``ConvAlgo.Native`` no maximum is below 0, as with spconv
-    on a CPU; else it starts below all numbers, as with spconv on a GPU. Without one it is what spconv takes
-    on a GPU, where kernels of up to 128 offsets are not native.
+    ``algo`` decides where the maximum starts. With ``ConvAlgo.Native``, no maximum is below 0, as in spconv
+    on a CPU; otherwise it starts below all numbers, as in spconv on a GPU. The default is spconv's choice on
+    a GPU, where kernels of up to 128 offsets are not native.
     """
 
     @property
@@ -74,11 +74,11 @@ class SparseMaxPool(_Pool, nn.SparseMaxPool):
 
 
 class SparseAvgPool(_Pool, nn.SparseAvgPool):
-    """The base of spconv's average pools: the mean of each window over the active sites in it."""
+    """The base of spconv's average pools: the mean over the active sites of each window."""
 
 
 class _OfRank:
-    """The constructor of a pool with a fixed rank; the stride is that of the kernel unless one is given."""
+    """The constructor of a pool with a fixed rank. The stride defaults to the kernel size."""
 
     def __init__(
         self,
@@ -114,8 +114,8 @@ SparseAvgPool1d, SparseAvgPool2d, SparseAvgPool3d = _sparse.for_each_rank(_Spars
 
 
 class SparseGlobalMaxPool(nn.SparseGlobalMaxPool, SparseModule):
-    """``[batch_size, channels]``: the maximum over the active sites of each batch element; 0 without any."""
+    """``[batch_size, channels]``: the maximum over each batch element's active sites, or 0 if it has none."""
 
 
 class SparseGlobalAvgPool(nn.SparseGlobalAvgPool, SparseModule):
-    """``[batch_size, channels]``: the mean over the active sites of each batch element; 0 without any."""
+    """``[batch_size, channels]``: the mean over each batch element's active sites, or 0 if it has none."""

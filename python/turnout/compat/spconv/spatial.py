@@ -8,7 +8,7 @@ from turnout.compat.spconv.modules import SparseModule
 
 
 class RemoveDuplicate(SparseModule):
-    """Keeps the first row of each site, in ascending order of the sites. Named pairs are about all rows."""
+    """Keeps the first row of each site, in ascending order of sites, and drops named pairs."""
 
     def forward(self, x: SparseConvTensor) -> SparseConvTensor:
         return x.select_by_index(_sparse.distinct_sites(x.indices)[2])

@@ -1,4 +1,4 @@
-"""spconv's modules that split a network into branches, and join them."""
+"""spconv's modules that split a network into branches and join them again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from turnout.compat.spconv.modules import SparseModule
 
 
 def _check(table: SparseModule, tensors: Sequence[SparseConvTensor], same_channels: bool) -> None:
-    """That rows can be put side by side. Sites are not compared."""
+    """Checks that the tensors can be combined row by row. Sites are not compared."""
     for i, x in enumerate(tensors):
         for name, own, first in (
             ("a spatial shape of", x.spatial_shape, tensors[0].spatial_shape),
@@ -28,7 +28,7 @@ def _check(table: SparseModule, tensors: Sequence[SparseConvTensor], same_channe
 
 
 class ConcatTable(SparseModule):
-    """A list of what each of its modules makes of the same tensor."""
+    """Applies each of its modules to the same tensor and returns the list of results."""
 
     def add(self, module: torch.nn.Module) -> ConcatTable:
         self.add_module(str(len(self._modules)), module)
@@ -39,7 +39,7 @@ class ConcatTable(SparseModule):
 
 
 class AddTable(SparseModule):
-    """The sum of tensors with the same sites in the same order."""
+    """Adds tensors with the same sites in the same order."""
 
     def forward(self, input: Sequence[SparseConvTensor]) -> SparseConvTensor:
         _check(self, input, same_channels=True)
@@ -47,7 +47,7 @@ class AddTable(SparseModule):
 
 
 class JoinTable(SparseModule):
-    """The channels of tensors with the same sites in the same order, one behind the other."""
+    """Concatenates the channels of tensors with the same sites in the same order."""
 
     def forward(self, input: Sequence[SparseConvTensor]) -> SparseConvTensor:
         _check(self, input, same_channels=False)

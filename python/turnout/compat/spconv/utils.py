@@ -18,19 +18,19 @@ Numbers = Any  # a sequence of numbers, an array or a tensor
 
 
 class PointToVoxel:
-    """Groups the points of one cloud by voxel, in the order of :func:`turnout.voxelize` with limits.
+    """Groups the points of one cloud by voxel, in the order of a limited :func:`turnout.voxelize`.
 
     Args:
-        vsize_xyz: the size of a voxel: one to three numbers, x, y, z.
-        coors_range_xyz: where the grid begins, then where it ends.
-        num_point_features: the columns of a point; the first ones are its coordinates.
-        max_num_voxels: the first voxels that are kept.
-        max_num_points_per_voxel: the first points of each voxel that are kept.
-        device: the CPU. A CUDA device becomes the CPU, with a warning, where torch finds none.
+        vsize_xyz: the voxel size, one to three numbers in the order x, y, z.
+        coors_range_xyz: the lower bounds of the grid, then its upper bounds.
+        num_point_features: the number of columns of a point; coordinates are first.
+        max_num_voxels: how many voxels are kept, the first ones.
+        max_num_points_per_voxel: how many points per voxel are kept, the first ones.
+        device: the CPU. A CUDA device is replaced by the CPU, with a warning, if torch finds none.
 
     Attributes:
-        ndim: how many coordinates there are.
-        grid_size: how many voxels there are in the directions z, y, x.
+        ndim: the number of coordinates.
+        grid_size: the number of voxels in the directions z, y, x.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class PointToVoxel:
         self.num_point_features = num_point_features
         self.max_num_voxels = max_num_voxels
         self.max_num_points_per_voxel = max_num_points_per_voxel
-        # The operator has three coordinates; those that are missing are one voxel thick.
+        # The operator has three coordinates. The grid is one voxel thick in the missing ones.
         more = 3 - dims
         self._size = [*size, *[1.0] * more]
         self._range = [*ends[:dims], *[0.0] * more, *ends[dims:], *[1.0] * more]
@@ -66,11 +66,11 @@ class PointToVoxel:
     def __call__(
         self, pc: torch.Tensor, clear_voxels: bool = True, empty_mean: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Voxels ``[voxels, points, features]`` float32, their indices ``[voxels, ndim]`` int32 in the order
-        z, y, x, and how many points each has, int32.
+        """Returns voxels ``[voxels, points, features]`` float32, indices ``[voxels, ndim]`` int32 in the
+        order z, y, x, and the number of points in each voxel, int32.
 
-        ``empty_mean`` fills the places without a point with the mean of the voxel's points; else they are 0.
-        ``clear_voxels`` is accepted: results are always new.
+        ``empty_mean`` fills positions without a point with the mean of the voxel's points instead of 0.
+        ``clear_voxels`` is accepted, but results are always new.
         """
         del clear_voxels
         return self._group(self._three_dims(pc), empty_mean)[:3]
@@ -78,10 +78,10 @@ class PointToVoxel:
     def generate_voxel_with_id(
         self, pc: torch.Tensor, clear_voxels: bool = True, empty_mean: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """As a call, and the number of each point's voxel, int64.
+        """Like a call, but also returns the number of each point's voxel, int64.
 
-        -1: it is in no voxel, or in one beyond ``max_num_voxels``. A point that has found its voxel full has
-        that voxel's number.
+        It is -1 if the point is in no voxel or in one beyond ``max_num_voxels``. A point whose voxel is full
+        still has that voxel's number.
         """
         del clear_voxels
         voxels, indices, num, ids = self._group(self._three_dims(pc), empty_mean, return_map=True)
@@ -129,7 +129,7 @@ class PointToVoxel:
 def _usable(device: torch.device) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         warnings.warn(
-            f"PointToVoxel: device is {device}, but torch finds no CUDA device; the CPU is used",
+            f"PointToVoxel: device is {device}, but torch finds no CUDA device; using the CPU",
             stacklevel=3,
         )
         return torch.device("cpu")
@@ -141,20 +141,20 @@ def _usable(device: torch.device) -> torch.device:
 def gather_features_by_pc_voxel_id(
     seg_res_features: torch.Tensor, pc_voxel_id: torch.Tensor, invalid_value: float = 0
 ) -> torch.Tensor:
-    """The features of each point's voxel; ``invalid_value`` where its number is -1."""
+    """Returns the features of each point's voxel, or ``invalid_value`` where its number is -1."""
     is_valid = pc_voxel_id != -1
     gathered = seg_res_features.new_full((len(pc_voxel_id), *seg_res_features.shape[1:]), invalid_value)
     return gathered.index_put((is_valid,), seg_res_features[pc_voxel_id[is_valid]])
 
 
 class VoxelGenerator:
-    """The voxel generator of spconv 1.x: as :class:`PointToVoxel`, with arrays of NumPy.
+    """The voxel generator of spconv 1.x: :class:`PointToVoxel` with NumPy arrays.
 
     Args:
         voxel_size: three numbers, x, y, z.
-        point_cloud_range: six numbers: x, y, z at least, x, y, z at most.
-        max_num_points: the first points of each voxel that are kept.
-        max_voxels: the first voxels that are kept.
+        point_cloud_range: six numbers: minimum x, y, z, then maximum x, y, z.
+        max_num_points: how many points per voxel are kept, the first ones.
+        max_voxels: how many voxels are kept, the first ones.
     """
 
     def __init__(
@@ -167,8 +167,8 @@ class VoxelGenerator:
         self.grid_size = np.array(_sparse.voxel_grid_size(self.voxel_size, self.point_cloud_range))
 
     def generate(self, points: np.ndarray, max_voxels: int | None = None) -> Any:
-        """Voxels ``[voxels, max_num_points, features]``, coordinates ``[voxels, 3]``: z, y, x, and how many
-        points each voxel has.
+        """Returns voxels ``[voxels, max_num_points, features]``, coordinates ``[voxels, 3]`` in the order
+        z, y, x, and the number of points in each voxel.
         """
         return turnout.voxelize(
             points,
@@ -180,7 +180,7 @@ class VoxelGenerator:
 
 
 class VoxelGeneratorV2(VoxelGenerator):
-    """As :class:`VoxelGenerator`; :meth:`generate` gives its results names."""
+    """Like :class:`VoxelGenerator`, but :meth:`generate` returns a dictionary."""
 
     def generate(self, points: np.ndarray, max_voxels: int | None = None) -> dict[str, np.ndarray]:
         names = ("voxels", "coordinates", "num_points_per_voxel")

@@ -1,8 +1,8 @@
-"""The names of Tutel, on CPU tensors: ``from turnout.compat.tutel import system, moe, net``.
+"""Tutel's names for CPU tensors: ``from turnout.compat.tutel import system, moe, net``.
 
-Programs written for Tutel run with that one line changed. Differences are on purpose: float64 is computed in
-float64, counts are true also with batch-prioritised routing, no tokens give empty results, and the
-dictionaries that a layer is made from stay as they are.
+Programs written for Tutel run with that one line changed. Some differences are intentional: float64 is
+computed in float64, counts are exact with batch-prioritised routing, too, inputs without tokens give empty
+results, and the dictionaries that define a layer are not modified.
 
 Example:
     >>> from turnout.compat.tutel import moe

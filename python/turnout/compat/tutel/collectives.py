@@ -1,4 +1,4 @@
-"""Tutel's collectives: those of torch.distributed, which one process need not initialise."""
+"""Tutel's collectives, over torch.distributed; a single process need not initialise it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ Group = Any  # a ProcessGroup, or None for all processes
 
 
 def get_world_size(group: Group = None) -> int:
-    """How many processes the group has; 1 without torch.distributed."""
+    """Returns the number of processes in the group, or 1 without torch.distributed."""
     return world_size(group)
 
 
 def get_world_rank(group: Group = None) -> int:
-    """The number of this process in the group; 0 without torch.distributed."""
+    """Returns the rank of this process in the group, or 0 without torch.distributed."""
     return dist.get_rank(group) if dist.is_available() and dist.is_initialized() else 0
 
 
 def barrier(group: Group = None) -> None:
-    """Returns when all processes of the group are here."""
+    """Waits for all processes of the group."""
     if get_world_size(group) > 1:
         with named_failures("barrier", group):
             dist.barrier(group=group)
@@ -33,7 +33,7 @@ def barrier(group: Group = None) -> None:
 def simple_all_reduce(
     t: torch.Tensor, group: Group = None, op: Any = dist.ReduceOp.SUM, inplace: bool = False
 ) -> torch.Tensor:
-    """The sum (or ``op``) over all processes; with one process ``t`` itself."""
+    """Returns the sum (or ``op``) over all processes; for a single process, ``t`` itself."""
     if get_world_size(group) == 1:
         return t
     output = t.contiguous() if inplace else t.clone(memory_format=torch.contiguous_format)
@@ -43,7 +43,7 @@ def simple_all_reduce(
 
 
 def simple_broadcast(t: torch.Tensor, src: int, group: Group = None) -> torch.Tensor:
-    """The tensor of process ``src``."""
+    """Returns the tensor of process ``src``."""
     if get_world_size(group) == 1:
         return t
     output = t.clone(memory_format=torch.contiguous_format)
@@ -53,7 +53,7 @@ def simple_broadcast(t: torch.Tensor, src: int, group: Group = None) -> torch.Te
 
 
 def simple_all_gather(t: torch.Tensor, group: Group = None) -> torch.Tensor:
-    """The tensors of all processes, one behind the other in dimension 0."""
+    """Concatenates the tensors of all processes in dimension 0."""
     world = get_world_size(group)
     if world == 1:
         return t
@@ -64,7 +64,7 @@ def simple_all_gather(t: torch.Tensor, group: Group = None) -> torch.Tensor:
 
 
 def simple_split(t: torch.Tensor, group: Group = None) -> torch.Tensor:
-    """This process's part of dimension 0."""
+    """Returns this process's part of dimension 0."""
     world = get_world_size(group)
     if t.shape[0] % world != 0:
         raise ValueError(
@@ -74,7 +74,7 @@ def simple_split(t: torch.Tensor, group: Group = None) -> torch.Tensor:
 
 
 def simple_reduce_scatter(t: torch.Tensor, group: Group = None) -> torch.Tensor:
-    """This process's part of the sum over all processes."""
+    """Returns this process's part of the sum over all processes."""
     return simple_split(simple_all_reduce(t, group), group)
 
 
@@ -92,9 +92,9 @@ class _ZeroGather(torch.autograd.Function):
 def zero_gather(
     input: torch.Tensor, full_shape: Sequence[int] | None = None, group: Group = None
 ) -> torch.Tensor:
-    """The parts of all processes as one tensor; its gradient is this process's part of the sum.
+    """Joins the parts of all processes in one tensor; its gradient is this process's part of the sum.
 
-    ``full_shape`` has as many elements as the parts, or fewer: what :func:`zero_scatter` added is cut off.
+    ``full_shape`` has at most as many elements as the parts: padding by :func:`zero_scatter` is cut off.
     """
     gathered = _ZeroGather.apply(input, group)
     if full_shape is None:
@@ -111,10 +111,10 @@ def zero_gather(
 def zero_scatter(
     input: torch.Tensor, scatter_fn: Callable, group: Group = None
 ) -> tuple[torch.Tensor, torch.Size]:
-    """This process's part of the elements, and the shape of the whole.
+    """Returns this process's part of the elements, and the shape of the whole.
 
-    ``scatter_fn`` is :func:`simple_split` or :func:`simple_reduce_scatter`. Zeros fill the elements up to a
-    multiple of the number of processes.
+    ``scatter_fn`` is :func:`simple_split` or :func:`simple_reduce_scatter`. The elements are padded with
+    zeros to a multiple of the number of processes.
     """
     flat = input.reshape(-1)
     filling = -flat.numel() % get_world_size(group)
@@ -141,7 +141,7 @@ def all_to_all(
     """Splits ``output_dim`` over the processes and joins ``input_dim`` from them; differentiable.
 
     ``(1, 0)``: ``[experts, capacity, hidden]`` to ``[experts / processes, processes * capacity, hidden]``,
-    with the slots of each process together. ``(0, 1)`` is the way back. ``use_2dh`` changes nothing.
+    with the slots of each process together. ``(0, 1)`` is the inverse. ``use_2dh`` is ignored.
     """
     del use_2dh
     world = get_world_size(group)

@@ -15,10 +15,10 @@ def _as_columns(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 class fast_dispatcher:  # noqa: N801 -- Tutel's name
-    """Copies tokens to their slots (``encode``), and sums what comes back (``decode``).
+    """Copies tokens to their slots (``encode``) and sums the results of the slots (``decode``).
 
-    The routing of a call is that of the last :meth:`update` before it, and its gradient keeps that routing.
-    Computes in the dtype of the data, 16-bit floats in float32; ``dispatch_dtype`` is kept and not used.
+    A call uses the routing of the last :meth:`update`, and its gradient keeps that routing.
+    Computes in the dtype of the data, 16-bit floats in float32; ``dispatch_dtype`` is ignored.
     """
 
     def __init__(
@@ -44,27 +44,27 @@ class fast_dispatcher:  # noqa: N801 -- Tutel's name
         capacity: int | None = None,
         is_postscore: bool = True,
     ) -> None:
-        """The routing of calls from now on; without a capacity that of the constructor."""
+        """Sets the routing of later calls. The capacity defaults to that of the constructor."""
         self.is_postscore = is_postscore
         self._routing = (_as_columns(indices_), _as_columns(locations_), _as_columns(gates_))
         self._capacity = int(capacity or self.capacity)
 
     def _current(self, name: str, data: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         if self._routing is None:
-            raise RuntimeError(f"fast_dispatcher.{name}: there is no routing yet, expected update() before")
+            raise RuntimeError(f"fast_dispatcher.{name}: there is no routing, expected update() first")
         if not data.is_contiguous():
             raise ValueError(f"fast_dispatcher.{name}: data is strided, expected contiguous memory")
         return self._routing
 
     def encode(self, data: torch.Tensor) -> torch.Tensor:
-        """``[samples, hidden]`` to ``[experts * capacity, hidden]``."""
+        """Copies ``[samples, hidden]`` to ``[experts * capacity, hidden]``."""
         indices, locations, gates = self._current("encode", data)
         weights = None if self.is_postscore else gates.to(data.dtype)
         sizes = self._capacity, self.num_global_experts
         return moe_dispatch(data, indices, locations, *sizes, weights).flatten(0, 1)
 
     def decode(self, data: torch.Tensor) -> torch.Tensor:
-        """``[experts * capacity, hidden]`` to ``[samples, hidden]``."""
+        """Sums ``[experts * capacity, hidden]`` into ``[samples, hidden]``."""
         indices, locations, gates = self._current("decode", data)
         weights = gates.to(data.dtype) if self.is_postscore else None
         return moe_combine(data, indices, locations, self._capacity, weights)
@@ -78,12 +78,12 @@ def _dispatcher(critical: Critical, model_dim: int, is_postscore: bool) -> fast_
 
 
 def fast_encode(data: torch.Tensor, critical_data: Critical, is_postscore: bool = True) -> torch.Tensor:
-    """Tokens ``[samples, hidden]`` in their slots ``[experts, capacity, hidden]``; other slots are zero."""
+    """Copies tokens ``[samples, hidden]`` to slots ``[experts, capacity, hidden]``; other slots are zero."""
     encoded = _dispatcher(critical_data, data.shape[-1], is_postscore).encode(data)
     return encoded.view(critical_data[0], critical_data[4], data.shape[-1])
 
 
 def fast_decode(data: torch.Tensor, critical_data: Critical, is_postscore: bool = True) -> torch.Tensor:
-    """The sum of a token's slots ``[experts, capacity, hidden]``, times its gates: ``[samples, hidden]``."""
+    """Sums each token's slots ``[experts, capacity, hidden]`` times its gates into ``[samples, hidden]``."""
     dispatcher = _dispatcher(critical_data, data.shape[-1], is_postscore)
     return dispatcher.decode(data.reshape(-1, data.shape[-1]))

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from turnout.compat.tutel.collectives import get_world_rank, get_world_size
 from turnout.torch.messages import own_messages
 
-# A group is made by all processes together, so that a call in every forward must find the one of the first.
+# All processes must create a group together, so later calls reuse the groups of the first.
 _made: dict[int, tuple[Any, SimpleNamespace]] = {}
 
 
@@ -20,15 +20,15 @@ _made: dict[int, tuple[Any, SimpleNamespace]] = {}
 def create_groups_from_world(
     group_count: int, include_init: str | None = None, parent_group: Any = None
 ) -> SimpleNamespace:
-    """``group_count`` model groups of neighbouring processes, or groups of ``-group_count`` processes.
+    """Creates ``group_count`` groups of neighbouring processes, or groups of ``-group_count`` processes.
 
-    ``include_init`` is the backend with which torch.distributed is initialised from torchrun's environment;
-    'nccl' is for GPUs and becomes 'gloo'. Without that environment there is one process, whose groups are
-    None. A second call returns the groups of the first.
+    ``include_init`` is the backend for initialising torch.distributed from torchrun's environment; 'nccl',
+    for GPUs, is replaced by 'gloo'. Without that environment there is one process, and its groups are None.
+    A second call returns the groups of the first.
     """
     if parent_group not in (None, dist.group.WORLD):
         raise ValueError(
-            "create_groups_from_world: parent_group is a part of the processes, expected None or all of them"
+            "create_groups_from_world: parent_group has only some processes, expected None or all of them"
         )
     if include_init and not dist.is_initialized() and {"WORLD_SIZE", "RANK"} <= os.environ.keys():
         dist.init_process_group("gloo" if include_init == "nccl" else include_init)
@@ -46,7 +46,7 @@ def create_groups_from_world(
 
 
 def _own_group(rank: int, sets: list[range]) -> Any:
-    """Makes a group of each set, in which all processes take part, and returns that of this process."""
+    """Creates a group for each set, together with all processes, and returns this process's group."""
     groups = [dist.new_group(list(members)) for members in sets]
     return next(group for group, members in zip(groups, sets, strict=True) if rank in members)
 

@@ -35,7 +35,7 @@ _EXPERTS = {"ffn": FfnExperts, "llama_ffn": LlamaFfnExperts}
 
 
 def _module_of(kind: str, options: dict[str, Any], known: dict[str, type]) -> Callable:
-    """What makes the gate or the experts; takes 'type' and 'module' out of the options."""
+    """Returns the factory of the gate or the experts; removes 'type' and 'module' from the options."""
     if "type" not in options:
         raise ValueError(f"moe_layer: {kind} has no key 'type', expected one of {', '.join(known)}, custom")
     name = options.pop("type")
@@ -51,25 +51,26 @@ def _module_of(kind: str, options: dict[str, Any], known: dict[str, type]) -> Ca
 class moe_layer(torch.nn.Module):  # noqa: N801 -- Tutel's name
     """A mixture of experts with Tutel's arguments, parameter names, initial values and results.
 
-    The processes of ``group``, or all of them, share the experts: each has ``num_experts_per_device``. What
-    only a GPU can use (``use_2dh``, ``a2a_ffn_overlap_degree``, ``megablocks_size``) changes nothing but the
-    capacity, which is a multiple of the overlap degree.
+    The processes of ``group``, or all of them, share the experts: each has ``num_experts_per_device``.
+    Options that only a GPU can use (``use_2dh``, ``a2a_ffn_overlap_degree``, ``megablocks_size``) have no
+    effect, except that the capacity is a multiple of the overlap degree.
 
-    With ``num_experts_per_device=-n`` each expert is sharded over n neighbouring processes, which have a part
-    of its hidden units each. ``parallel_type='adaptive:r'``, or ``adaptive_r`` of a call, decides what moves;
-    results are the same. 1 ('data', 'auto'): the n processes gather the weights and divide the tokens among
-    them. n ('model'): weights stay, each of the n processes gets all tokens, and the results are added. A
-    divisor r between: the expert is computed in r parts. 0: no token moves, each process gathers all experts.
+    With ``num_experts_per_device=-n``, each expert is sharded over n neighbouring processes, each of which
+    has a part of its hidden units. ``parallel_type='adaptive:r'``, or ``adaptive_r`` in a call, decides what
+    is exchanged; the results are the same. With 1 ('data', 'auto'), the n processes gather the weights and
+    divide the tokens. With n ('model'), weights stay, each of the n processes gets all tokens, and the
+    results are summed. With a divisor r in between, the expert is computed in r parts. With 0, tokens stay
+    and each process gathers all experts.
 
-    Outputs and gradients are the same on any number of processes if no token is dropped (a capacity factor
-    of 0). Gradients of experts are those of the sum of the losses of all processes. To train with the mean,
-    divide the loss of each process by their number and add up the gradients of all other parameters; or
-    average those and divide the gradients of experts.
+    If no token is dropped (a capacity factor of 0), outputs and gradients are the same on any number of
+    processes. Gradients of experts are those of the sum of all processes' losses. To train with the mean,
+    divide each process's loss by the number of processes and sum the gradients of all other parameters; or
+    average those and divide the gradients of the experts.
 
-    ``l_aux`` is, as in Tutel, the loss of this process's own tokens, and its mean over the processes is not
-    the loss of all tokens. With ``global_aux=True`` it is: the scores of this process meet the first choices
-    of all of them (one more all-reduce, of a count per expert), and the mean over the processes, of the loss
-    and of its gradient, does not depend on their number.
+    As in Tutel, ``l_aux`` is the loss of this process's own tokens, and its mean over the processes is not
+    the loss of all tokens. With ``global_aux=True`` it is: the scores of this process are combined with the
+    first choices of all processes (one more all-reduce, of a count per expert). The mean over the processes
+    of the loss and of its gradient then does not depend on their number.
     """
 
     def __init__(
@@ -94,16 +95,16 @@ class moe_layer(torch.nn.Module):  # noqa: N801 -- Tutel's name
     ) -> None:
         super().__init__()
         if "pad_samples" in kwargs:
-            warnings.warn("moe_layer: pad_samples is not used any more", stacklevel=2)
+            warnings.warn("moe_layer: pad_samples is ignored", stacklevel=2)
             kwargs.pop("pad_samples")
         for name in kwargs:
-            raise TypeError(f"moe_layer: {name} is no argument of it")
+            raise TypeError(f"moe_layer: {name} is not an argument")
         if model_dim % 2 != 0:
             raise ValueError(f"moe_layer: model_dim is {model_dim}, expected an even number")
         if global_aux and not is_gshard_loss:
             raise ValueError(
-                "moe_layer: global_aux is True beside is_gshard_loss=False, expected one of them: only the "
-                "gshard loss has a global form"
+                "moe_layer: global_aux is True and is_gshard_loss is False, expected only one of them: the "
+                "gshard loss alone has a global form"
             )
         self.global_aux = global_aux
         self.group, self.model_dim, self.result_func = group, model_dim, result_func
@@ -113,7 +114,7 @@ class moe_layer(torch.nn.Module):  # noqa: N801 -- Tutel's name
         self.megablocks_size = 0
         self.l_aux: torch.Tensor | None = None
         self.dispatch_count: torch.Tensor | None = None
-        self.protected_shape: Any = None  # a shape, after a call
+        self.protected_shape: Any = None  # set to a shape by a call
 
         options = dict(experts or {})
         local = options.pop("num_experts_per_device", options.pop("count_per_node", 1))
@@ -153,7 +154,7 @@ class moe_layer(torch.nn.Module):  # noqa: N801 -- Tutel's name
         common = {"model_dim": self.model_dim, "sharded_count": self.sharded_count, **options}
         try:
             self.experts = module(num_experts_per_device=self.num_local_experts, **common)
-        except TypeError as error:  # a custom one of older programs
+        except TypeError as error:  # custom experts of older programs
             if "num_experts_per_device" not in str(error):
                 raise
             self.experts = module(local_experts=self.num_local_experts, **common)
@@ -187,7 +188,7 @@ class moe_layer(torch.nn.Module):  # noqa: N801 -- Tutel's name
 
     @staticmethod
     def global_expert_count(num_local_experts: int, group: Any = None) -> int:
-        """Experts of all processes together; ``-n`` local experts are one that n processes share."""
+        """Returns the number of experts on all processes; ``-n`` means one expert per n processes."""
         world = get_world_size(group)
         if isinstance(num_local_experts, int):
             if num_local_experts > 0:
@@ -209,7 +210,7 @@ class moe_layer(torch.nn.Module):  # noqa: N801 -- Tutel's name
         return f"top_k={choices}, num_global_experts={self.num_global_experts}, process={rank}"
 
     def get_parameter_iterator(self, param_type: str) -> Iterator[tuple[str, torch.nn.Parameter]]:
-        """The parameters of 'gate' or of 'local_experts'."""
+        """Yields the parameters of 'gate' or of 'local_experts'."""
         if param_type == "gate":
             return self.gates.named_parameters()
         if param_type == "local_experts":
@@ -221,9 +222,7 @@ class moe_layer(torch.nn.Module):  # noqa: N801 -- Tutel's name
     def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
         key = f"{prefix}_num_global_experts"
         if key not in state_dict:
-            logging.warning(
-                "moe_layer: %s is missing in the state, taken as %d", key, self.num_global_experts
-            )
+            logging.warning("moe_layer: the state has no %s, using %d", key, self.num_global_experts)
             state_dict[key] = self._num_global_experts
         elif int(state_dict[key]) != self.num_global_experts:
             raise ValueError(
@@ -232,7 +231,7 @@ class moe_layer(torch.nn.Module):  # noqa: N801 -- Tutel's name
         for name, parameter in self.experts.named_parameters():
             key = f"{prefix}experts.{name}"
             if key not in state_dict:
-                logging.warning("moe_layer: %s is missing in the state, taken as zeros", key)
+                logging.warning("moe_layer: the state has no %s, using zeros", key)
                 state_dict[key] = torch.zeros_like(parameter)
             elif state_dict[key].shape != parameter.shape and state_dict[key].numel() == parameter.numel():
                 state_dict[key] = state_dict[key].reshape(parameter.shape)
@@ -253,7 +252,7 @@ class moe_layer(torch.nn.Module):  # noqa: N801 -- Tutel's name
             return load_importance_loss(clean, chosen, self.num_global_experts, gate.gate_noise)
 
         alignment = round_up(self.sharded_count * self.a2a_ffn_overlap_degree, max(self.megablocks_size, 1))
-        if alignment > 256:  # the slots of an expert are divided among its processes
+        if alignment > 256:  # an expert's processes divide its slots
             alignment = round_up(alignment, math.lcm(128, self.sharded_count))
         critical, l_aux = extract_critical(
             functional.softmax(noisy, dim=1),
@@ -269,24 +268,24 @@ class moe_layer(torch.nn.Module):  # noqa: N801 -- Tutel's name
         return logits.dtype, critical, l_aux
 
     def _check_capacity(self, own: int) -> None:
-        """All processes must have the same, or their exchange breaks."""
+        """Raises ValueError unless all processes have the same capacity, which their exchange requires."""
         for rank, capacity in enumerate(simple_all_gather(torch.tensor([own]), self.group).tolist()):
             if capacity != own:
                 raise RuntimeError(
-                    f"moe_layer: rank {rank} has capacity {capacity}, expected {own} as here: processes with "
-                    "different numbers of tokens need inequivalent_tokens=True or a capacity factor of 0"
+                    f"moe_layer: rank {rank} has capacity {capacity}, expected {own} as here: processes "
+                    "with different numbers of tokens need inequivalent_tokens=True or a capacity factor of 0"
                 )
 
     def _experts_of(self, y: torch.Tensor, kept: list[int]) -> torch.Tensor:
-        """What the experts of this process make of ``[experts, slots, hidden]``."""
+        """Applies the experts of this process to ``[experts, slots, hidden]``."""
         y = self.experts(y.reshape(y.shape[0], y.shape[1], *kept), self)
         self.protected_shape = y.shape
         return y.flatten(2)
 
     def _exchanged(self, y: torch.Tensor, kept: list[int], world: int) -> torch.Tensor:
-        """The same for all experts, to whose processes the slots travel and from there back."""
+        """Applies all experts: sends the slots to the experts' processes and receives the results."""
         if self.sharded_count > 1:
-            # A copy of an expert's slots for each of its parts. The processes of a part divide the copy.
+            # Copy an expert's slots for each of its parts. The processes of a part divide the copy.
             y = y.repeat(1, self.adaptive_degree, 1).reshape(world, -1, y.shape[2])
         y = all_to_all(y, 1, 0, group=self.group)
         y = all_to_all(self._experts_of(y, kept), 0, 1, group=self.group)

@@ -1,4 +1,4 @@
-"""Tutel's ``net``: collectives, groups of processes, and the optimizer whose state they share."""
+"""Tutel's ``net``: collectives, process groups, and the distributed optimizer."""
 
 from turnout.compat.tutel.collectives import (
     all_to_all,

@@ -1,4 +1,4 @@
-"""Tutel's optimizer for several processes, which divide its state among them."""
+"""Tutel's distributed optimizer, whose state is divided among the processes."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class TutelDistributedOptimizer:
         optimizer = optimizer.warp_local(torch.optim.Adam, lr=1e-3)
 
     Parameters that ``moe_layer`` marked as experts stay on their process. The gradients of the others are
-    added over the processes of ``group``, or averaged with ``average_shared``. Every process takes part in
-    every step; a parameter without a gradient on all of them stays as it is.
+    summed over the processes of ``group``, or averaged with ``average_shared``. Every process takes part in
+    every step. A parameter without a gradient on any process is not updated.
     """
 
     def __init__(
@@ -39,11 +39,11 @@ class TutelDistributedOptimizer:
         self.expert_params = [p for p in every if hasattr(p, "_tutel_expert")]
         self.group, self.average_shared = group, average_shared
         self.local_optim: torch.optim.Optimizer | None = None
-        # Optimizers that look at a part as at a parameter of its own, norms for example, see a flat one.
+        # Optimizers that treat a part as a whole parameter, for example for norms, see it flattened.
         self._parts = [zero_scatter(p.detach(), simple_split, group=group)[0].clone() for p in self.params]
 
     def warp_local(self, local_optim: Callable, *args: Any, **kwargs: Any) -> TutelDistributedOptimizer:
-        """Makes the optimizer of this process, as ``local_optim(parameters, *args, **kwargs)``."""
+        """Creates this process's optimizer with ``local_optim(parameters, *args, **kwargs)``."""
         self.local_optim = local_optim(self._parts + self.expert_params, *args, **kwargs)
         return self
 
@@ -58,9 +58,9 @@ class TutelDistributedOptimizer:
     def step(self) -> None:
         if self.local_optim is None:
             raise RuntimeError(
-                "TutelDistributedOptimizer.step: there is no optimizer yet, expected warp_local() before"
+                "TutelDistributedOptimizer.step: there is no optimizer, expected warp_local() first"
             )
-        # A process without tokens may lack a gradient that others have; all must agree on what to add up.
+        # A process without tokens may lack a gradient that others have; all must agree on what to sum.
         has_gradient = torch.tensor([p.grad is not None for p in self.params], dtype=torch.uint8)
         has_gradient = simple_all_reduce(has_gradient, group=self.group, op=dist.ReduceOp.MAX)
         for parameter, part, there in zip(self.params, self._parts, has_gradient.tolist(), strict=True):

@@ -13,7 +13,7 @@ from turnout.compat.tutel.collectives import get_world_size, zero_gather
 from turnout.compat.tutel.groups import create_groups_from_world
 from turnout.torch import grouped_experts
 
-# What every gate may be given; the layer reads them.
+# Options of every gate; the layer reads them.
 _GATE_OPTIONS = ("capacity_factor", "gate_noise")
 
 
@@ -24,7 +24,7 @@ def _refuse_options(kind: str, options: dict[str, Any], known: tuple[str, ...]) 
 
 
 class TopGate(torch.nn.Module):
-    """A linear map to one score for each expert."""
+    """A linear map from tokens to one score per expert."""
 
     def __init__(
         self, model_dim: int, num_global_experts: int, k: int = 1, fp32_gate: bool = False, **options: Any
@@ -33,7 +33,7 @@ class TopGate(torch.nn.Module):
         _refuse_options("gate_type", options, _GATE_OPTIONS)
         self.top_k = min(num_global_experts, int(k))
         self.fp32_gate = fp32_gate
-        # Drawn in float32, so that a seed gives the same values whatever the default dtype is.
+        # Draw in float32, so that a seed gives the same values for any default dtype.
         self.wg = torch.nn.Linear(model_dim, num_global_experts, bias=False, dtype=torch.float32)
         if not fp32_gate:
             self.wg.to(torch.get_default_dtype())
@@ -45,7 +45,7 @@ class TopGate(torch.nn.Module):
 
 
 class CosineTopGate(torch.nn.Module):
-    """Cosines of projected tokens and one vector for each expert, divided by a temperature."""
+    """Cosine similarities of projected tokens with one vector per expert, divided by a temperature."""
 
     _MOST = math.log(1.0 / 0.01)
 
@@ -82,18 +82,19 @@ def _uniform(shape: tuple[int, int], fan: int) -> torch.Tensor:
 
 
 def _neighbours(ctx: Any, count: int) -> Any:
-    """The group of this process among ``count`` neighbours."""
+    """Returns the group of ``count`` neighbouring processes that this process belongs to."""
     return create_groups_from_world(-count, parent_group=ctx.group).model_group
 
 
-# Activations of turnout.torch.moe_experts.
+# The activations that turnout.torch.moe_experts supports.
 _FUSED = {functional.relu: "relu", torch.relu: "relu", functional.silu: "silu", functional.gelu: "gelu"}
 
 
 class FfnExperts(torch.nn.Module):
-    """Two linear maps for each expert, with an activation between them.
+    """Two linear maps per expert, with an activation between them.
 
-    Of a sharded expert, each process has ``hidden_size`` of the hidden units and a part of the second bias.
+    If experts are sharded, each process has ``hidden_size`` of the hidden units and a part of the second
+    bias.
     """
 
     def __init__(
@@ -120,7 +121,7 @@ class FfnExperts(torch.nn.Module):
         if activation_fn_with_self is not None:
             if activation_fn is not None:
                 raise ValueError(
-                    "moe_layer: experts has activation_fn beside activation_fn_with_self, expected one"
+                    "moe_layer: experts has activation_fn and activation_fn_with_self, expected one of them"
                 )
             self.activation_fn = lambda x: activation_fn_with_self(x, self)
         else:
@@ -154,16 +155,16 @@ class FfnExperts(torch.nn.Module):
         )
 
     def _gathered(self, ctx: Any) -> list[torch.Tensor | None]:
-        """Weights and biases, first those of fc1: what this process multiplies by and adds.
+        """Returns the weights and biases that this process uses, those of fc1 first.
 
-        Gathered from the processes that share them, unless there are none.
+        They are gathered from the processes that share them, if any.
         """
         names = ("batched_fc1_w", "batched_fc1_bias", "batched_fc2_w", "batched_fc2_bias")
         own = [getattr(self, name) for name in names]
         if ctx.adaptive_degree == 0:
             groups, count = [ctx.group] * 4, ctx.num_global_experts
         elif ctx.sharded_count > 1:
-            # Each of the adaptive_degree parts of an expert has its share of the hidden units.
+            # Each of the adaptive_degree parts of an expert has an equal share of the hidden units.
             whole = _neighbours(ctx, ctx.sharded_count)
             part = _neighbours(ctx, ctx.sharded_count // ctx.adaptive_degree)
             groups, count = [part, part, part, whole], 1
@@ -174,14 +175,14 @@ class FfnExperts(torch.nn.Module):
             for p, group in zip(own, groups, strict=True)
         )
         if bias2 is not None:
-            bias2 = bias2[:, : self.output_dim] / max(ctx.adaptive_degree, 1)  # the parts are added
+            bias2 = bias2[:, : self.output_dim] / max(ctx.adaptive_degree, 1)  # the parts are summed
         return [fc1, bias1, fc2, bias2]
 
     def _fused(self, x: torch.Tensor, weights: list[torch.Tensor | None]) -> torch.Tensor | None:
-        """All experts in one call, which keeps the values between in float32.
+        """Computes all experts in one call, which keeps intermediate values in float32.
 
-        None where it does not apply: with a gradient to record, where plain products keep the values between
-        instead of computing them twice; with another activation, width or dtype.
+        Returns None if it does not apply: when a gradient is recorded, because separate products save the
+        intermediate values instead of computing them twice; or for another activation, width or dtype.
         """
         activation = _FUSED.get(self.activation_fn)
         if activation is None or torch.is_grad_enabled() or self.output_dim != self.model_dim:
@@ -217,9 +218,9 @@ class FfnExperts(torch.nn.Module):
 
 
 class LlamaFfnExperts(torch.nn.Module):
-    """``W3(activation(W1 x) * W2 x)`` for each expert; the three parameters are flat.
+    """``W3(activation(W1 x) * W2 x)`` for each expert. The three parameters are flat.
 
-    Of a sharded expert, each process has a part of the elements of each parameter.
+    If experts are sharded, each process has a part of the elements of each parameter.
     """
 
     def __init__(
@@ -246,7 +247,7 @@ class LlamaFfnExperts(torch.nn.Module):
                 getattr(self, name).normal_(0, 0.01)
 
     def _gathered(self, name: str, ctx: Any) -> torch.Tensor:
-        """A parameter of all experts that this process computes, whole ones."""
+        """Returns a whole parameter of all experts that this process computes."""
         values, shape = getattr(self, name), self.shapes[name]
         if ctx.adaptive_degree == 0:
             values = zero_gather(values, group=ctx.group)
@@ -260,6 +261,6 @@ class LlamaFfnExperts(torch.nn.Module):
         x = x.flatten(2)
         fc1, fc2, fc3 = (self._gathered(name, ctx) for name in self.shapes)
         y = torch.matmul(self.activation_fn(torch.matmul(x, fc1)) * torch.matmul(x, fc2), fc3).reshape(shape)
-        # Parts of flat parameters are no parts of the result: each process computes the whole, and the
-        # adaptive_degree copies are added.
+        # A part of a flat parameter does not give a part of the result: each process computes the whole, and
+        # the adaptive_degree copies are summed.
         return y / ctx.adaptive_degree if ctx.adaptive_degree > 1 else y

@@ -1,4 +1,4 @@
-"""Tutel's routing: who goes where, with how many slots, and the losses that balance it."""
+"""Tutel's routing: the experts and slots of each token, the capacity, and the balancing losses."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Critical = tuple[int, list[torch.Tensor], list[torch.Tensor], list[torch.Tensor]
 
 
 def gshard_loss(scores_w_noise: torch.Tensor, top_ids: torch.Tensor) -> torch.Tensor:
-    """``E / N^2 * sum_e (sum of scores of e) * (first choices of e)``; 0 with a graph for no tokens."""
+    """``E / N^2 * sum_e (sum of scores of e) * (first choices of e)``; a differentiable 0 without tokens."""
     samples, experts = scores_w_noise.shape
     first = torch.bincount(top_ids[:, 0], minlength=experts)
     return _gshard_loss(scores_w_noise, first, experts, samples)
 
 
 def global_gshard_loss(scores_w_noise: torch.Tensor, top_ids: torch.Tensor, group: Group) -> torch.Tensor:
-    """The scores of this process times the first choices of all processes.
+    """Combines the scores of this process with the first choices of all processes.
 
     The mean over the processes, of the loss and of its gradient, is :func:`gshard_loss` of all tokens.
     """
@@ -44,11 +44,9 @@ def _gshard_loss(scores: torch.Tensor, first: torch.Tensor, factor: int, samples
 def load_importance_loss(
     scores_wo_noise: torch.Tensor, topk_logits: torch.Tensor, num_global_experts: int, gate_noise: float
 ) -> torch.Tensor:
-    """The mean of two squared coefficients of variation: of the experts' scores and of their load."""
+    """Averages two squared coefficients of variation: of the experts' scores and of their load."""
     if not gate_noise > 0:
-        raise ValueError(
-            f"load_importance_loss: gate_noise is {gate_noise}, expected more than 0: this is a loss of noise"
-        )
+        raise ValueError(f"load_importance_loss: gate_noise is {gate_noise}, expected more than 0")
 
     def variation(x: torch.Tensor) -> torch.Tensor:
         return x.var() / (x.mean() ** 2 + 1e-10)
@@ -62,7 +60,7 @@ def load_importance_loss(
 
 
 def _top_ids(scores: torch.Tensor, k: int) -> torch.Tensor:
-    """The experts of the k largest scores; of equal ones the smaller number first."""
+    """Returns the experts with the k largest scores; among equal scores, the smaller expert is first."""
     more = min(k + 1, scores.shape[1])
     values, ids = torch.topk(scores.detach(), more, dim=1)
     if bool((values[:, 1:] == values[:, :-1]).any()):
@@ -71,7 +69,7 @@ def _top_ids(scores: torch.Tensor, k: int) -> torch.Tensor:
 
 
 def round_up(value: int, step: int) -> int:
-    """The smallest multiple of ``step`` that is not below ``value``."""
+    """Returns the smallest multiple of ``step`` that is at least ``value``."""
     return -(-value // step) * step
 
 
@@ -101,14 +99,14 @@ def extract_critical(
     group: Group = None,
     inequivalent_tokens: bool = False,
 ) -> tuple[Critical, torch.Tensor | None]:
-    """Experts, slots and gates of each token, for ``scores [samples, experts]``, and the loss.
+    """Computes the experts, slots and gates of each token from ``scores [samples, experts]``, and the loss.
 
     Returns ``((experts, indices, locations, gates, capacity, dispatch_count), loss)``. ``indices``,
-    ``locations`` (int32) and ``gates`` are lists of ``[samples]``, one for each choice. Of equal scores the
-    smaller expert comes first. ``dispatch_count`` counts all choices of each expert, kept or not, and has the
+    ``locations`` (int32) and ``gates`` are lists of ``[samples]``, one per choice. Among equal scores, the
+    smaller expert is first. ``dispatch_count`` counts all choices of each expert, kept or not, and has the
     attribute ``topk_ids [samples, choices]``. The gates of more than one choice are divided by their sum,
-    unless ``normalize_gate`` is False. ``capacity_factor``: above 0 for a fixed capacity, 0 for one that
-    keeps all tokens, below 0 for the smaller of both.
+    unless ``normalize_gate`` is False. A ``capacity_factor`` above 0 fixes the capacity, 0 chooses one that
+    keeps all tokens, and a negative one takes the smaller of the two.
     """
     if scores.dim() != 2:
         raise ValueError(
@@ -132,17 +130,17 @@ def extract_critical(
 
 
 def get_dispatch_count(critical: Critical) -> torch.Tensor:
-    """How many choices each expert has."""
+    """Returns the number of choices of each expert."""
     return critical[-1]
 
 
 def get_topk_selection(critical: Critical) -> tuple[torch.Tensor, torch.Tensor]:
-    """The experts ``[samples, choices]`` of each token, and how many choices each expert has."""
+    """Returns the experts ``[samples, choices]`` of each token, and the number of choices of each expert."""
     return critical[-1].topk_ids, critical[-1]
 
 
 def get_reversed_sample_ids(critical: Critical, return_id_type: str = "sample_id") -> torch.Tensor:
-    """The token of each slot ``[experts, capacity]``, or for 'top_id' which of its choices; -1: none."""
+    """Each slot's token ``[experts, capacity]``, or for 'top_id' which of its choices; -1 if none."""
     experts, indices, locations, _, capacity, _ = critical
     if return_id_type not in ("sample_id", "top_id"):
         raise ValueError(
@@ -158,7 +156,7 @@ def get_reversed_sample_ids(critical: Critical, return_id_type: str = "sample_id
 
 
 def fast_cumsum_sub_one(data: torch.Tensor, dim: int = 0) -> torch.Tensor:
-    """The running sum of ``data [samples, experts]`` along dimension 0, minus 1."""
+    """Returns the running sum of ``data [samples, experts]`` along dimension 0, minus 1."""
     if data.dim() != 2 or dim != 0:
         raise ValueError(
             f"fast_cumsum_sub_one: data has {data.dim()} dimensions and dim is {dim}, expected 2 and 0"

@@ -1,6 +1,6 @@
-"""Networks of sparse convolutions as plain modules, of any rank from 1 to 4.
+"""Modules for sparse convolutional networks, for 1 to 4 dimensions.
 
-The stand-ins for other packages, ``turnout.compat.mmcv`` and ``turnout.compat.spconv``, are thin over these.
+``turnout.compat.mmcv`` and ``turnout.compat.spconv`` are thin layers over these.
 """
 
 from turnout.torch.nn.convolution import SparseConvolution

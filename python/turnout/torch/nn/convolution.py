@@ -1,4 +1,4 @@
-"""What all sparse convolutions have: parameters, the weight, and where the pairs come from."""
+"""The base class of sparse convolutions: parameters, weight layout and lookup of pairs."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from turnout.torch.nn.window import WindowModule
 
 
 class SparseConvolution(WindowModule):
-    """The base of all sparse convolutions, of this package and of those it stands in for.
+    """The base class of all sparse convolutions, here and in ``turnout.compat``.
 
     Args:
-        ndim: how many spatial dimensions there are, 1 to 4.
-        in_channels, out_channels: the columns of the features.
+        ndim: the number of spatial dimensions, 1 to 4.
+        in_channels, out_channels: the numbers of columns of the features.
         kernel_size, stride, padding, dilation, output_padding: one integer, or one for each dimension.
-        groups: 1.
-        bias: whether to add one to every active output.
-        subm: submanifold; outputs are the input sites. The kernel is odd in every dimension; stride and
+        groups: must be 1.
+        bias: whether to add a bias to every active output.
+        subm: submanifold; outputs are the input sites. The kernel must be odd in every dimension; stride and
             padding are validated but otherwise ignored.
         transposed: outputs spread over the grid as in ``torch.nn.ConvTranspose3d``.
         inverse: goes back along the pairs that an earlier layer named ``indice_key``, to its input sites.
-        indice_key: a name for the pairs. A later layer with this name takes them and does not compare sites.
+        indice_key: a name for the pairs. A later layer with this name uses them without comparing sites.
 
-    A class of another package derives from this and says how it lays out its weight, and what it does with
+    Classes for other packages derive from this one and define their weight layout and their rules for
     ``indice_key``.
 
     Example:
@@ -41,8 +41,7 @@ class SparseConvolution(WindowModule):
         SparseTensor(rows=2, channels=16, spatial_shape=[3], batch_size=1, dtype=torch.float32)
     """
 
-    # Where the output channels are in `weight`: last, [k..., in, out], or first, [out, k..., in]. The
-    # operator reads both in place.
+    # Whether `weight` is [out, k..., in] instead of [k..., in, out]. The operator reads both in place.
     out_channels_first = False
 
     def __init__(
@@ -87,15 +86,15 @@ class SparseConvolution(WindowModule):
         return (*self.kernel_size, self.in_channels, self.out_channels)
 
     def filters(self) -> torch.Tensor:
-        """The weight as ``[k..., in, out]``, a view."""
+        """Returns a view of the weight as ``[k..., in, out]``."""
         return self.weight.movedim(0, -1) if self.out_channels_first else self.weight
 
     def matrix(self) -> torch.Tensor:
-        """The weight of a kernel with one offset as ``[in, out]``, a view."""
+        """Returns a view of the weight of a kernel with one offset as ``[in, out]``."""
         return self.filters().flatten(0, -2)
 
     def reset_parameters(self) -> None:
-        """Uniform in +-1/sqrt(in_channels * kernel volume), as ``torch.nn.Conv3d`` does."""
+        """Draws uniformly from +-1/sqrt(in_channels * kernel volume), like ``torch.nn.Conv3d``."""
         bound = 1 / math.sqrt(max(1, self.in_channels * math.prod(self.kernel_size)))
         torch.nn.init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:
@@ -104,9 +103,9 @@ class SparseConvolution(WindowModule):
     # -- pairs ---------------------------------------------------------------------------------------------
 
     def keeps_sites(self) -> bool:
-        """Whether the layer is a matrix product of the features: one kernel offset, and no stride.
+        """Returns whether the layer is a matrix product: one kernel offset and no stride.
 
-        Such a layer needs no pairs and has no use for ``indice_key``.
+        Such a layer needs no pairs and ignores ``indice_key``.
         """
         if math.prod(self.kernel_size) != 1 or self.inverse:
             return False
@@ -114,7 +113,7 @@ class SparseConvolution(WindowModule):
         return self.subm or not moves
 
     def find_pairs(self, x: SparseTensor) -> Pairs:
-        """The pairs to go along: those with this layer's name, else those of its geometry on these sites."""
+        """Returns the pairs with this layer's ``indice_key``, or those of its geometry on these sites."""
         pairs = self.named_pairs(x)
         if pairs is None:
             return x.find_pairs(self.geometry)
@@ -122,7 +121,7 @@ class SparseConvolution(WindowModule):
             if pairs.geometry.subm:
                 raise ValueError(
                     f"{type(self).__name__}: indice_key {self.indice_key!r} names the pairs of a submanifold "
-                    "layer, expected those of a layer with outputs of its own"
+                    "layer, expected those of a layer with other output sites"
                 )
             self._check("kernel_size", tuple(self.kernel_size), pairs.geometry.kernel_size)
             shape, indices = pairs.out_spatial_shape, pairs.out_indices
@@ -131,26 +130,26 @@ class SparseConvolution(WindowModule):
             for name, own, named in kinds_first:
                 self._check(name, own, named)
             shape, indices = pairs.spatial_shape, pairs.indices
-        self._check("a spatial shape of", integers(x.spatial_shape), shape)
-        self._check("rows:", x.features.shape[0], indices.shape[0])
+        self._check("spatial_shape", integers(x.spatial_shape), shape)
+        self._check("features.shape[0]", x.features.shape[0], indices.shape[0])
         return pairs
 
     def named_pairs(self, x: SparseTensor) -> Pairs | None:
-        """Those with this layer's name, if there are any; an inverse layer cannot do without."""
+        """Returns the pairs with this layer's ``indice_key``, or None; an inverse layer requires them."""
         pairs = None if self.indice_key is None else x.indice_dict.get(self.indice_key)
         if pairs is None and self.inverse:
             known = ", ".join(repr(name) for name in x.indice_dict) or "none"
             raise ValueError(
                 f"{type(self).__name__}: indice_key is {self.indice_key!r}, expected the name of an earlier "
-                f"layer's pairs; those that are known: {known}"
+                f"layer's pairs; known names: {known}"
             )
         return pairs
 
     def _check(self, what: str, own: Any, named: Any) -> None:
         if own != named:
             raise ValueError(
-                f"{type(self).__name__}: this layer has {what} {own}, expected {named}, for which the pairs "
-                f"named {self.indice_key!r} were built"
+                f"{type(self).__name__}: {what} is {own}, expected {named}, that of the pairs named "
+                f"{self.indice_key!r}"
             )
 
     # -- the layer -----------------------------------------------------------------------------------------
@@ -189,11 +188,11 @@ class SparseConvolution(WindowModule):
         return x.at(features, *self.out_sites(x, pairs), named)
 
     def filters_along(self, pairs: Pairs) -> torch.Tensor:
-        """The filters ``[k..., in, out]`` or ``[offsets, in, out]`` for these pairs."""
+        """Returns the filters ``[k..., in, out]`` or ``[offsets, in, out]`` for these pairs."""
         return self.filters()
 
     def out_sites(self, x: SparseTensor, pairs: Pairs) -> tuple[torch.Tensor, Any]:
-        """The output's indices, which are its own to change, and its spatial shape."""
+        """Returns the output's indices, which callers may modify, and its spatial shape."""
         if self.inverse:
             return pairs.indices.clone(), list(pairs.spatial_shape)
         if self.subm:

@@ -1,4 +1,4 @@
-"""Which site meets which: the geometry of a layer, its pairs on given sites, and where they are kept."""
+"""The geometry of a layer, its pairs on given sites, and the cache of pairs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from turnout.torch.nn.traced_rows import two_rows_or_more
 
 
 class Geometry(NamedTuple):
-    """What of a layer decides its pairs; a tuple has one number for each spatial dimension.
+    """The parameters of a layer that determine its pairs; tuples have one number per spatial dimension.
 
     Example:
         >>> halves = turnout.torch.nn.Geometry((3,), (2,), (1,), (1,), (0,), subm=False, transpose=False)
@@ -31,7 +31,7 @@ class Geometry(NamedTuple):
     transpose: bool
 
     def out_shape(self, spatial_shape: Sequence[int]) -> tuple[int, ...]:
-        """The spatial shape of the outputs: that of the operator, in Python so that it can be traced."""
+        """Returns the spatial shape of the outputs, like the operator, but in traceable Python."""
         if self.subm:
             return tuple(spatial_shape)
         rows = zip(spatial_shape, *self[:5], strict=True)
@@ -42,10 +42,10 @@ class Geometry(NamedTuple):
 
 @dataclass(eq=False)
 class Pairs:
-    """The pairs of one geometry on one set of sites: what :func:`turnout.torch.get_indice_pairs` finds.
+    """The pairs of one geometry on one set of sites, from :func:`turnout.torch.get_indice_pairs`.
 
-    Layers share an object, so ``indices`` and ``out_indices`` are its own: sparse tensors get copies of them,
-    which their users may change.
+    Layers share this object, so sparse tensors get copies of ``indices`` and ``out_indices``, which users may
+    modify.
 
     Example:
         >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
@@ -67,9 +67,9 @@ class Pairs:
     _indexes: dict[tuple[int, int, bool, bool], torch.Tensor] = field(default_factory=dict, repr=False)
 
     def index(self, rows: int, out_rows: int, *, inverse: bool, subm: bool) -> torch.Tensor | None:
-        """The index of these pairs for convolutions from ``rows`` to ``out_rows`` rows, built once.
+        """Returns the index of these pairs for convolutions from ``rows`` to ``out_rows`` rows, built once.
 
-        None while a program is traced: there the operator builds it in each call.
+        Returns None while a program is traced; the operator then builds one in each call.
         """
         if torch.compiler.is_compiling() or type(self.indice_pairs) is not torch.Tensor:
             return None
@@ -85,7 +85,7 @@ class Pairs:
     def build(
         cls, indices: torch.Tensor, batch_size: int, spatial_shape: tuple[int, ...], geometry: Geometry
     ) -> Pairs:
-        """The pairs on these sites, which must not change afterwards."""
+        """Finds the pairs on these sites, which must not change afterwards."""
         *vectors, subm, transpose = geometry
         out_indices, indice_pairs, indice_num = get_indice_pairs(
             indices, batch_size, spatial_shape, *vectors, subm=subm, transpose=transpose
@@ -107,12 +107,12 @@ class Pairs:
 
     @property
     def volume(self) -> int:
-        """How many kernel offsets have pairs."""
+        """The number of kernel offsets."""
         return self.indice_pairs.shape[0]
 
 
 class _Sites:
-    """One set of sites, as a copy that nobody else can change, with the pairs found on it."""
+    """A private copy of one set of sites, with the pairs found on it."""
 
     def __init__(self, indices: torch.Tensor, batch_size: int, spatial_shape: tuple[int, ...]) -> None:
         self.indices = indices
@@ -121,11 +121,11 @@ class _Sites:
 
 
 class PairCache:
-    """The pairs of all sparse tensors that were made from one: each geometry is built once.
+    """The pairs of all sparse tensors that were made from one another; each geometry is built once.
 
-    Sites are known by their content: they are compared with a kept copy. At 248 thousand sites that takes
-    0.4 ms, and the pairs 48 ms. Version counters would not do: tensors of ``torch.inference_mode`` have none,
-    and writes through NumPy do not count.
+    Sites are compared with a kept copy. For 248 thousand sites that takes 0.4 ms, and building the pairs
+    48 ms. Version counters are not enough: tensors of ``torch.inference_mode`` have none, and writes through
+    NumPy do not increment them.
 
     Example:
         >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
@@ -141,18 +141,18 @@ class PairCache:
     def find(
         self, indices: torch.Tensor, batch_size: int, spatial_shape: tuple[int, ...], geometry: Geometry
     ) -> Pairs:
-        """The pairs of ``geometry`` on these sites: kept ones, or new ones."""
-        # A tensor that is traced has no content.
+        """Returns the cached pairs of ``geometry`` on these sites, or builds them."""
+        # A traced tensor has no content to compare.
         if torch.compiler.is_compiling() or type(indices) is not torch.Tensor:
             return Pairs.build(indices.clone(), batch_size, spatial_shape, geometry)
         sites = self._find_sites(indices, batch_size, spatial_shape)
         if sites is not None and geometry in sites.pairs:
             return sites.pairs[geometry]
-        with torch.inference_mode(False):  # whose tensors could not be saved for a gradient later
+        with torch.inference_mode(False):  # inference tensors cannot be saved for a later gradient
             if sites is None:
                 sites = _Sites(indices.clone(), batch_size, spatial_shape)
             pairs = Pairs.build(sites.indices, batch_size, spatial_shape, geometry)
-        if not sites.pairs:  # only now: of what the operator refuses nothing is kept
+        if not sites.pairs:  # only after build() has accepted the sites
             self._known.append(sites)
         sites.pairs[geometry] = pairs
         return pairs

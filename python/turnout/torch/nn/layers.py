@@ -40,7 +40,7 @@ class SubMConv(SparseConvolution):
     """A submanifold convolution: its outputs are at the input sites, around which the kernel is centred.
 
     Args:
-        stride, padding: validated but otherwise ignored, as in spconv and mmcv, whose model files give them.
+        stride, padding: validated but otherwise ignored, as in spconv and mmcv, whose models pass them.
 
     Example:
         >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
@@ -104,9 +104,9 @@ class SparseConvTranspose(SparseConvolution):
 
 
 class SparseInverseConv(SparseConvolution):
-    """Goes back along the pairs of the layer that gave them the name ``indice_key``, to its input sites.
+    """Goes back along the pairs of the layer with the same ``indice_key``, to its input sites.
 
-    An offset of the kernel has the pairs of the same offset there: the kernel is not flipped.
+    Each kernel offset uses the pairs of the same offset of that layer: the kernel is not flipped.
 
     Example:
         >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x

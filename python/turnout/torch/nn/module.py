@@ -1,4 +1,4 @@
-"""What all sparse modules are, and a sequence of modules."""
+"""The base class of sparse modules, and a sequence of modules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from turnout.torch.nn.tensor import SparseTensor
 
 
 class SparseModule(torch.nn.Module):
-    """A module that takes a :class:`SparseTensor`. In a sequence, any other module takes its features.
+    """A module that takes a :class:`SparseTensor`. Other modules in a sequence take its features.
 
     Example:
         >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
@@ -27,13 +27,13 @@ class SparseModule(torch.nn.Module):
 
 
 class SparseSequential(SparseModule):
-    """Modules one after the other: sparse ones, and ordinary ones that change the features.
+    """A sequence of modules: sparse ones, and ordinary ones that transform the features.
 
-    Takes modules, one ``OrderedDict`` of them, or keywords; :meth:`add` appends one. An ordinary module is
-    left out where there are no rows, as most batch normalizations cannot do without; its parameters have
-    zero gradients then, not missing ones. Once a module returns an ordinary tensor, those behind it get that.
+    Takes modules, one ``OrderedDict`` of them, or keywords; :meth:`add` appends one. If there are no rows,
+    ordinary modules are skipped, because most batch normalizations fail without rows; their parameters then
+    have zero gradients, not missing ones. Once a module returns an ordinary tensor, later modules get that.
 
-    Under ``torch.compile`` there is no such branch, and a tensor needs two rows or more.
+    Under ``torch.compile`` nothing is skipped, and a tensor needs at least two rows.
 
     Example:
         >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
@@ -54,7 +54,7 @@ class SparseSequential(SparseModule):
             self.add(module, name)
 
     def add(self, module: torch.nn.Module, name: str | None = None) -> None:
-        """Appends a module; the name is its number unless one is given."""
+        """Appends a module; its default name is its position."""
         if name is None:
             name = str(len(self._modules))
         if name in self._modules:
@@ -84,21 +84,21 @@ class SparseSequential(SparseModule):
         return x.with_features(features)
 
 
-def _few_rows() -> str:  # without the number: a message of a compiled check is a constant
+def _few_rows() -> str:  # without the number, because the message of a compiled check is a constant
     return "SparseSequential: features has fewer than 2 rows, expected 2 or more in a compiled network"
 
 
 def features_of(
     module: torch.nn.Module, x: SparseTensor, run: Callable[[torch.Tensor], torch.Tensor] | None = None
 ) -> torch.Tensor:
-    """Those that an ordinary module, or ``run`` for it, makes of the features of ``x``."""
+    """Returns the result of an ordinary module, or of ``run`` in its place, for the features of ``x``."""
     rows = x.features.shape[0]
     if torch.compiler.is_compiling():
         torch._check(rows >= 2, _few_rows)
-    elif rows == 0 and not isinstance(module, torch.nn.SyncBatchNorm):  # which needs all processes
+    elif rows == 0 and not isinstance(module, torch.nn.SyncBatchNorm):  # that one waits for all processes
         features = x.features
         for parameter in module.parameters():
             if parameter.requires_grad and torch.is_grad_enabled():
-                features = features + parameter.sum()  # zero gradients, for processes that wait for them
+                features = features + parameter.sum()  # zero gradients, which other processes wait for
         return features
     return (run or module)(x.features)

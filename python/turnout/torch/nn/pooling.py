@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class SparsePool(WindowModule):
-    """The base of pools: an output is active if any input is in its window.
+    """The base class of pools: an output is active if any input is in its window.
 
     Args:
-        ndim: how many spatial dimensions there are, 1 to 4.
-        kernel_size, stride, padding, dilation: one integer, or one for each dimension. ``stride`` is that of
-            the kernel unless one is given.
-        indice_key: a name for the pairs, for a :class:`SparseInverseConv` to go back along them.
+        ndim: the number of spatial dimensions, 1 to 4.
+        kernel_size, stride, padding, dilation: one integer, or one for each dimension. The default of
+            ``stride`` is ``kernel_size``.
+        indice_key: a name for the pairs, so that a :class:`SparseInverseConv` can go back along them.
         subm: outputs are the input sites, around which the window is centred; stride and padding are ignored.
     """
 
@@ -74,7 +74,7 @@ class SparseMaxPool(SparsePool):
         ([[0, 0], [0, 2]], [[2.0], [3.0]])
     """
 
-    init: PoolInit = "lowest"  # or "zero": no maximum is below 0
+    init: PoolInit = "lowest"  # with "zero", no maximum is below 0
 
     def pool(self, features: torch.Tensor, pairs: Pairs) -> torch.Tensor:
         return indice_max_pool(

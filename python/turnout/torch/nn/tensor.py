@@ -12,7 +12,7 @@ T = TypeVar("T", bound="SparseTensor")
 
 
 def integers(values: Any) -> tuple[int, ...]:
-    """Those of a sequence, an array or a tensor, as numbers of Python."""
+    """Returns the values of a sequence, an array or a tensor as Python integers."""
     if hasattr(values, "tolist"):
         values = values.tolist()
     return tuple(int(value) for value in values)
@@ -24,13 +24,13 @@ class SparseTensor:
     Args:
         features: ``[rows, channels]``.
         indices: ``[rows, 1 + dims]`` int32: the number of the batch element and the coordinates, which are in
-            the order of ``spatial_shape``. Rows come in any order.
+            the order of ``spatial_shape``. Rows may be in any order.
         spatial_shape: the extents of the grid.
-        batch_size: how many batch elements there are; some may have no sites.
+        batch_size: the number of batch elements; some may have no sites.
 
-    ``features`` and ``indices`` may be assigned and changed in place. Tensors that layers make from this one
-    have its ``indice_dict``, where pairs are kept under the names that layers give them, and its ``cache``,
-    which has all pairs that were built for any of them. The pairs live as long as the last of the tensors.
+    ``features`` and ``indices`` may be assigned and modified in place. Tensors that layers make from this one
+    inherit its ``indice_dict``, the pairs that layers have named, and share its ``cache``, all pairs that
+    were built for any of them. The pairs live as long as the last of the tensors.
 
     Example:
         >>> sites = torch.tensor([[0, 0], [0, 1], [0, 5]], dtype=torch.int32)  # batch number, x
@@ -41,7 +41,7 @@ class SparseTensor:
         [[[1.0, 2.0, 0.0, 0.0, 0.0, 3.0]]]
     """
 
-    # Attributes of a subclass that tensors made from this one take over.
+    # Attributes of a subclass that are copied to tensors made from this one.
     handed_on: tuple[str, ...] = ()
 
     def __init__(
@@ -55,7 +55,7 @@ class SparseTensor:
         self.cache = PairCache()
 
     def with_features(self: T, features: torch.Tensor) -> T:
-        """The same sites with other features."""
+        """Returns a tensor with the same sites and other features."""
         return self.at(features, self.indices, self.spatial_shape, self.indice_dict)
 
     def at(
@@ -65,7 +65,7 @@ class SparseTensor:
         spatial_shape: Any,
         indice_dict: dict[str, Pairs],
     ) -> T:
-        """A tensor at other sites of the same batch, which shares the cache of pairs."""
+        """Returns a tensor at other sites of the same batch, which shares the cache of pairs."""
         made = type(self)(features, indices, spatial_shape, self.batch_size)
         made.indice_dict = indice_dict
         made.cache = self.cache
@@ -74,17 +74,17 @@ class SparseTensor:
         return made
 
     def find_pairs(self, geometry: Geometry) -> Pairs:
-        """The pairs of a geometry on these sites, built unless a tensor of this family has had them."""
+        """Returns the pairs of a geometry on these sites; builds them unless the cache has them."""
         return self.cache.find(self.indices, int(self.batch_size), integers(self.spatial_shape), geometry)
 
     def named(self, name: str, pairs: Pairs) -> dict[str, Pairs]:
-        """The ``indice_dict`` of an output whose layer gives its pairs a name. That of the input stays."""
+        """Returns a copy of ``indice_dict`` with named pairs, for the output of a layer."""
         return {**self.indice_dict, name: pairs}
 
     def dense(self, channels_first: bool = True) -> torch.Tensor:
-        """``[batch_size, channels, *spatial_shape]``, or with the channels last, with zeros elsewhere.
+        """Returns ``[batch_size, channels, *spatial_shape]``, or with the channels last; 0 elsewhere.
 
-        Of rows with the same site, any one counts.
+        If a site is repeated, any one of its rows is used.
         """
         shape, channels = integers(self.spatial_shape), self.features.shape[1]
         ends = (channels, *shape) if channels_first else (*shape, channels)
@@ -94,7 +94,7 @@ class SparseTensor:
         return full
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "cache": PairCache()}  # what is sent elsewhere is the tensor, not the pairs
+        return {**self.__dict__, "cache": PairCache()}  # the cache can be rebuilt
 
     def __repr__(self) -> str:
         rows, channels = self.features.shape

@@ -1,13 +1,13 @@
-"""The number of active outputs in a network that is compiled."""
+"""An operator that tells a tracer that a sparse layer has at least two active outputs."""
 
 from __future__ import annotations
 
 import torch
 
-# Batch normalization asks whether there are no rows, and in training whether there is one. In a trace the
-# number is not known and the question an error, unless it is known that there are two or more. The operator
-# that makes the number must say so: what torch._check says later, inductor reports as "u0 >= 2".
-# torch.ops.turnout has the operators of the library only, so it is elsewhere.
+# Batch normalization asks whether there are no rows, and in training whether there is one. In a trace that is
+# an error, unless the number is known to be at least two. The operator that creates the number must say so:
+# inductor reports a later torch._check as "u0 >= 2". torch.ops.turnout has only the library's operators, so
+# this one is in another namespace.
 _library = torch.library.Library("turnout_nn", "FRAGMENT")
 _library.define("two_rows_or_more(Tensor indices) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
 two_rows_or_more = torch.ops.turnout_nn.two_rows_or_more.default

@@ -1,4 +1,4 @@
-"""What convolutions and pools share: the window of each output, and the geometry of their pairs."""
+"""The base class of convolutions and pools: window parameters and the geometry of their pairs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from turnout.torch.nn.tensor import integers
 def per_dimension(
     module: str, name: str, values: Any, dims: int, *, least: int | None = None, odd: bool = False
 ) -> list[int]:
-    """One number for each spatial dimension; a single one is for all.
+    """Returns one number for each spatial dimension; a single number applies to all.
 
     Args:
         least: the smallest number that is accepted.
-        odd: accepts positive odd numbers only, the sizes of kernels that have a centre.
+        odd: accept only positive odd numbers, the sizes of kernels that have a centre.
     """
     given = integers(values) if hasattr(values, "__len__") else (int(values),) * dims
     if len(given) != dims:
@@ -31,7 +31,7 @@ def per_dimension(
 
 
 class WindowModule(SparseModule):
-    """The base of modules in which each output sees a window of the grid.
+    """The base class of modules in which each output sees a window of the grid.
 
     Stride and padding of submanifold modules are validated but otherwise ignored.
     """
