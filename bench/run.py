@@ -23,12 +23,15 @@ FAMILIES = [
         "mutual_information",
         "dynamic_scatter",
         "rnnt_loss",
+        "boxes",
     )
 ]
 # Modules next to a family's scenes.py that can be run separately.
 PARTS = ["moe_dispatch.movements", "sparse_conv.convolutions", "sparse_conv.encoders", "sparse_conv.workers"]
 # Time against size and threads, for all families.
 SCALING = "scaling"
+# Matrix products of all families.
+PRODUCTS = "products"
 # Calls while other processes keep all cores busy.
 BUSY = "busy"
 EXAMPLES = """examples:
@@ -49,7 +52,7 @@ def parse() -> argparse.Namespace:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    known = [*FAMILIES, *PARTS, SCALING, BUSY]
+    known = [*FAMILIES, *PARTS, SCALING, PRODUCTS, BUSY]
     parser.add_argument("names", nargs="*", help=f"any of {', '.join(known)} (default: all)")
     parser.add_argument("--seconds", type=float, default=2.0, help="seconds per comparison")
     parser.add_argument(

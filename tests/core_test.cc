@@ -208,7 +208,7 @@ TEST(Log, OneLinePerCallMadeFromTheSignature) {
   const std::string expected =
       "[turnout] moe_dispatch_forward(gates f32[2], indices i32[2], locations i32[2], input f32[2, 3], "
       "dispatch f32[2, 3], capacity 1, num_experts 2, fill 1): algorithm=\"last writers\" isa=" +
-      std::string(name_of(core::without_dl(context.isa()))) + " threads=1 scratch=64 us=";
+      std::string(name_of(core::at_most(context.isa(), Isa::avx512))) + " threads=1 scratch=64 us=";
   EXPECT_EQ(lines.all[0].second.substr(0, expected.size()), expected) << lines.all[0].second;
 }
 
@@ -225,7 +225,8 @@ TEST(Log, NamesTheInstructionSetThatRuns) {
   std::int32_t out[2], pairs[2], num[1];
   get_indice_pairs(view(site, {1, 2}), view(out, {1, 2}), view(pairs, {1, 2, 1}), view(num, {1}),
                    {.spatial_shape = {4}, .kernel_size = {1}}, context);
-  const std::vector<Isa> expected = {core::without_dl(context.isa()), context.isa()};
+  const std::vector<Isa> expected = {core::at_most(context.isa(), Isa::avx512),
+                                     core::at_most(context.isa(), Isa::avx512_dl)};
   EXPECT_EQ(seen, expected);
 }
 

@@ -24,11 +24,11 @@ TEST(IsaChoice, IsCappedByTheEnvironmentAndNeverAboveTheCpu) {
 #if defined(__x86_64__)
   ASSERT_EQ(setenv("TURNOUT_ISA", "sse4", 1), 0);
   EXPECT_EQ(Context().isa(), Isa::sse4);
-  ASSERT_EQ(setenv("TURNOUT_ISA", "avx512_dl", 1), 0);
+  ASSERT_EQ(setenv("TURNOUT_ISA", "avx512_bf16", 1), 0);
   EXPECT_EQ(Context().isa(), best);
   unsetenv("TURNOUT_ISA");
   EXPECT_THROW(Context({.isa = Isa::neon}), Error);
-  for (Isa isa : {Isa::sse4, Isa::avx2, Isa::avx512, Isa::avx512_dl}) {
+  for (Isa isa : {Isa::sse4, Isa::avx2, Isa::avx512, Isa::avx512_dl, Isa::avx512_bf16}) {
     if (is_supported(isa)) {
       EXPECT_EQ(Context({.isa = isa}).isa(), isa);
     } else {
@@ -56,7 +56,8 @@ TEST(IsaChoice, AgreesWithTheKernelsListOfFeatures) {
       "ssse3 sse4_1 sse4_2 popcnt pclmulqdq aes", "avx avx2 fma bmi1 bmi2 f16c",
       "avx512f avx512bw avx512dq avx512vl avx512cd",
       "avx512_vnni vpclmulqdq avx512vbmi avx512_vbmi2 avx512_bitalg avx512_vpopcntdq "
-      "gfni vaes"};
+      "gfni vaes",
+      "avx512_bf16"};
   bool expected = true;
   for (int i = 0; i <= TURNOUT_MOST_ISA; ++i) {
     expected = expected && listed(words[i]);
@@ -70,8 +71,10 @@ TEST(Environment, InvalidValuesAreErrors) {
   const struct {
     const char *name, *value, *message;
   } rows[] = {
-      {"TURNOUT_ISA", "mmx", "TURNOUT_ISA is 'mmx', expected one of sse4, avx2, avx512, avx512_dl, neon"},
-      {"TURNOUT_ISA", "best", "TURNOUT_ISA is 'best', expected one of sse4, avx2, avx512, avx512_dl, neon"},
+      {"TURNOUT_ISA", "mmx", "TURNOUT_ISA is 'mmx', expected one of sse4, avx2, avx512, avx512_dl, avx512_bf16, "
+       "neon"},
+      {"TURNOUT_ISA", "best", "TURNOUT_ISA is 'best', expected one of sse4, avx2, avx512, avx512_dl, avx512_bf16, "
+       "neon"},
       {"TURNOUT_LOG", "yes", "TURNOUT_LOG is 'yes', expected a level, 0 .. 5"},
       {"TURNOUT_LOG", "-1", "TURNOUT_LOG is '-1', expected a level, 0 .. 5"},
       {"TURNOUT_LOG", "1x", "TURNOUT_LOG is '1x', expected a level, 0 .. 5"},

@@ -8,10 +8,10 @@
 
 namespace turnout {
 
-// Instruction sets the kernels are compiled for, weakest first. `best` is the best one of this CPU, capped by
-// TURNOUT_ISA=sse4|avx2|avx512|avx512_dl|neon. If this CPU lacks the named set, the variable has no effect,
-// and the log notes it once. With any other value, creating a context throws an Error.
-enum class Isa : std::uint8_t { sse4, avx2, avx512, avx512_dl, neon, best = 255 };
+// Instruction sets the kernels are compiled for, weakest first. `best` is what this CPU has, capped by
+// TURNOUT_ISA=sse4|avx2|avx512|avx512_dl|avx512_bf16|neon. If this CPU lacks the named set, the
+// variable has no effect, and the log notes it once. Any other value is an Error when a context is created.
+enum class Isa : std::uint8_t { sse4, avx2, avx512, avx512_dl, avx512_bf16, neon, best = 255 };
 
 TURNOUT_API const char* name_of(Isa isa);
 TURNOUT_API bool is_supported(Isa isa);  // by this CPU and by this build
@@ -33,7 +33,7 @@ struct CallRecord {
   const char* algorithm;  // chosen by the plan; "" if the call ended before that
   const char* error;      // the message of a failed call, otherwise nullptr
   bool skipped;           // true if no output has an element, so nothing was computed
-  Isa isa;                // of the kernels: avx512 in an avx512_dl context if avx512_dl adds nothing
+  Isa isa;                // of the kernels: avx512 also in a context of a later set that adds nothing
   int threads;            // upper limit of the threads that took part
   std::int64_t scratch_bytes;
   double microseconds;

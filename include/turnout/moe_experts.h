@@ -34,12 +34,17 @@ TURNOUT_API void grouped_mm_backward_weight(const ConstTensor& input, const Cons
 // gated: (min(max(up, -limit), limit) + 1) g sigmoid(alpha g) with g = min(gate, limit).
 enum class ExpertActivation : std::uint8_t { silu, gelu, gelu_tanh, relu, swigluoai };
 
+// The precision of products with bf16 weights on a CPU that multiplies bf16. With float32, f32 operands are
+// split into two bf16 numbers, which keep 16 bits of them. With bfloat16 they are rounded to bf16, as in torch.
+enum class ExpertPrecision : std::uint8_t { float32, bfloat16 };
+
 struct MoeExpertsParams {
   ExpertActivation activation = ExpertActivation::silu;
   bool gated = true;         // w13 has two rows per inner element, gate and up
   bool interleaved = false;  // gate and up rows alternate; otherwise all gate rows come first
   double alpha = 1.702;      // for swigluoai
   double limit = std::numeric_limits<double>::infinity();  // for swigluoai
+  ExpertPrecision precision = ExpertPrecision::float32;
 };
 
 // For each token t, with e = topk_ids[t,k]:
@@ -52,25 +57,35 @@ struct MoeExpertsParams {
 // strides; biases [experts, 2 inner] and [experts, hidden], or nullptr. hidden_states are f32, f16 or bf16.
 // The weights have the same dtype, or are f16 or bf16 with f32 tokens; topk_weights have the dtype of the
 // tokens, or f32. An id outside 0 .. experts-1 adds nothing; expert-parallel processes send such ids.
-// Intermediate values are f32. Terms are added in ascending k; each product and each sum is rounded
-// separately, and out is rounded once. The bits of a token depend neither on threads nor on other tokens.
+// Intermediate values are f32, or bf16 as `precision` says. Terms are added in ascending k; each product and
+// each sum is rounded separately, and out is rounded once. The bits of a token depend neither on threads nor
+// on other tokens.
 TURNOUT_API void moe_experts(const ConstTensor& hidden_states, const ConstTensor& topk_ids,
                              const ConstTensor& topk_weights, const ConstTensor& w13, const ConstTensor& w2,
                              const ConstTensor& w13_bias, const ConstTensor& w2_bias, const Tensor& out,
                              const MoeExpertsParams& params = {}, const Caller& caller = {});
 
-// moe_experts with 8-bit or 4-bit weights. An element is an integer times the scale of its row (8 bits) or
-// of its group of 32 (4 bits). Sums are in f32, as for moe_experts.
-//   i8, 8 bits: w13 [experts, 2 inner, hidden], w13_scale [experts, 2 inner, 1]
-//   u8, 4 bits: w13 [experts, 2 inner, hidden / 2], w13_scale [experts, 2 inner, hidden / 32]. Of the 16
-//     bytes of a group, byte j holds element j in its low bits and element j + 16 in its high bits; an
-//     element is (bits - 8) * scale
-// w2 [experts, hidden, inner] (4 bits: inner / 2) and w2_scale have the same layout. All arrays are
-// contiguous; scales are f32, f16 or bf16; biases have the dtype of the tokens, or f32.
+struct MoeExpertsQuantizedParams {
+  ExpertActivation activation = ExpertActivation::silu;
+  bool gated = true;
+  bool interleaved = false;
+  double alpha = 1.702;
+  double limit = std::numeric_limits<double>::infinity();
+};
+
+// moe_experts with weights of 8 or 4 bits, which take a half and a quarter of the memory of 16 bits. An
+// element of a row is an integer times the scale of its place; sums are in f32, as for moe_experts.
+//   i8, 8 bits: w13 [experts, 2 inner, hidden], w13_scale [experts, 2 inner, 1]: one scale for a row
+//   u8, 4 bits: w13 [experts, 2 inner, hidden / 2], w13_scale [experts, 2 inner, hidden / 32]: byte j of the
+//     16 of a group has element j in its low bits and element j + 16 in its high bits; an element is its bits
+//     minus 8, times the scale of the group
+// w2 [experts, hidden, inner] or its half, and w2_scale, likewise. All arrays are contiguous; scales are f32,
+// f16 or bf16; biases have the dtype of the tokens, or f32.
 TURNOUT_API void moe_experts_quantized(const ConstTensor& hidden_states, const ConstTensor& topk_ids,
                                        const ConstTensor& topk_weights, const ConstTensor& w13,
                                        const ConstTensor& w13_scale, const ConstTensor& w2,
                                        const ConstTensor& w2_scale, const ConstTensor& w13_bias,
                                        const ConstTensor& w2_bias, const Tensor& out,
-                                       const MoeExpertsParams& params = {}, const Caller& caller = {});
+                                       const MoeExpertsQuantizedParams& params = {},
+                                       const Caller& caller = {});
 }  // namespace turnout

@@ -101,13 +101,14 @@ def test_an_instruction_set_without_a_run_is_a_fault(tool, tmp_path, monkeypatch
 
 def test_the_message_about_instruction_sets(tool):
     message = tool("instruction_sets").message
-    everything = ["sse4", "avx2", "avx512", "avx512_dl"]
+    everything = ["sse4", "avx2", "avx512", "avx512_dl", "avx512_bf16"]
     assert message(everything, []) == (
-        "instruction sets: the tests ran sse4, avx2, avx512, avx512_dl; they did not run neon; run ./dev arm"
+        "instruction sets: the tests ran sse4, avx2, avx512, avx512_dl, avx512_bf16; they did not run neon; "
+        "run ./dev arm"
     )
     assert message(everything[:2], everything[2:]) == (
-        "instruction sets: the tests ran sse4, avx2; they did not run avx512, avx512_dl, neon (this CPU "
-        "lacks them); run ./dev arm and ./dev avx512"
+        "instruction sets: the tests ran sse4, avx2; they did not run avx512, avx512_dl, avx512_bf16, neon "
+        "(this CPU lacks them); run ./dev arm and ./dev avx512"
     )
 
 

@@ -24,6 +24,10 @@ DIFFERENT = {
     # Other packages' argument, which has no effect here.
     "moe_token_permute": {"padded_mode"},
     "sort_chunks_by_idxs": {"fused"},
+    # Each is two operators: for all pairs and for aligned boxes, for the first box of a point and for all.
+    **{f"boxes_{name}": {"aligned"} for name in ("overlap_bev", "iou_bev", "iou3d")},
+    "box_iou_rotated": {"aligned"},
+    "points_in_boxes": {"all"},
     # NumPy arrays may be modified in place.
     "mutual_information_backward": {"overwrite_ans_grad"},
 }

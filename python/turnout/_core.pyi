@@ -3,7 +3,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, SupportsFloat, SupportsIndex, TypedDict
 
-from turnout.typing import Array, ExpertActivation, Ints, R, ReduceType, Source
+from turnout.typing import Array, ExpertActivation, ExpertPrecision, Ints, R, ReduceType, Source
 
 __version__: str
 
@@ -84,6 +84,7 @@ def moe_experts_transposed(
     interleaved: bool,
     alpha: SupportsFloat,
     limit: SupportsFloat | None,
+    precision: ExpertPrecision,
     transposed: bool,
     out: R | None,
     /,

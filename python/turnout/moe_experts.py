@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from turnout import _core
 
 if TYPE_CHECKING:
-    from turnout.typing import Array, ExpertActivation, NumPyArray, R, Source
+    from turnout.typing import Array, ExpertActivation, ExpertPrecision, NumPyArray, R, Source
 
 __all__ = [
     "grouped_mm",
@@ -89,6 +89,7 @@ def moe_experts(
     interleaved: bool = False,
     alpha: float = 1.702,
     limit: float | None = None,
+    precision: ExpertPrecision = "float32",
     transposed: bool = False,
     out: R | None = None,
 ) -> R:
@@ -114,6 +115,8 @@ def moe_experts(
         interleaved: whether gate and up rows alternate.
         alpha: parameter of "swigluoai".
         limit: parameter of "swigluoai"; None means no limit.
+        precision: precision of products with bfloat16 weights on a CPU that multiplies bfloat16. "float32"
+            splits float32 operands into two bfloat16 numbers, which keep 16 bits; "bfloat16" rounds them.
         transposed: if True, ``w13`` is ``[experts, hidden, 2 * inner]``, ``w2`` ``[experts, inner, hidden]``.
         out: output array, ``[tokens, hidden]``.
 
@@ -132,11 +135,11 @@ def moe_experts(
     if transposed is not False:
         return _core.moe_experts_transposed(
             hidden_states, topk_ids, topk_weights, w13, w2, w13_bias, w2_bias, activation, gated,
-            interleaved, alpha, limit, transposed, out,
+            interleaved, alpha, limit, precision, transposed, out,
         )  # fmt: skip
     return _core.moe_experts(
         hidden_states, topk_ids, topk_weights, w13, w2, w13_bias, w2_bias, activation, gated, interleaved,
-        alpha, limit, out,
+        alpha, limit, precision, out,
     )  # fmt: skip
 
 

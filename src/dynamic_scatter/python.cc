@@ -86,7 +86,7 @@ void restore_index(PythonIndex& on, nb::handle map, bool use_torch_threads) {
 nb::object index_reduce(const PythonIndex& on, nb::handle feats, nb::handle reduce_type, nb::handle out) {
   PythonCall call(kIndexReduce, on.use_torch_threads, kIndexScalars);
   const ConstTensor x = call.in(feats);
-  const auto reduce = call.named_choice<Reduce>(reduce_type);
+  const auto reduce = call.named_choice<Reduce>(reduce_type, "reduce_type");
   const Tensor voxel_feats = call.out(out, {on.index->voxels(), x.shape[1]});
   call.run([&](const Caller& caller) { on.index->reduce(x, voxel_feats, reduce, caller); });
   return call.result();
@@ -98,7 +98,7 @@ nb::object index_reduce_backward(const PythonIndex& on, nb::handle grad_voxel_fe
   const ConstTensor grad = call.in(grad_voxel_feats);
   const ConstTensor x = call.optional_in(feats);
   const ConstTensor reduced = call.optional_in(voxel_feats);
-  const auto reduce = call.named_choice<Reduce>(reduce_type);
+  const auto reduce = call.named_choice<Reduce>(reduce_type, "reduce_type");
   const Tensor grad_feats = call.out(out, {on.index->points(), grad.shape[1]});
   call.run(
       [&](const Caller& caller) { on.index->reduce_backward(grad, x, reduced, grad_feats, reduce, caller); });

@@ -193,6 +193,57 @@ void multiply(const Lane* const* from, Lane* const* to, std::int64_t rows, const
   }
 }
 
+// Few rows and many columns: a tile reads kWide vectors of each row of the weights.
+constexpr int kFewRows = kRows == 8 ? 3 : 2, kWide = kRows == 8 ? 8 : 4;
+
+template <int R, int N, class Lane>
+HWY_INLINE void wide_tile(const Lane* const* from, Lane* const* to, const Lane* weights, std::int64_t stride,
+                          std::int64_t depth, std::int64_t column) {
+  using V = hn::Vec<Tag<Lane>>;
+  const Tag<Lane> d;
+  constexpr std::int64_t kLanes = lanes_of<Lane>();
+  V sum[R][N];
+  unrolled<R>([&](auto r) HWY_ATTR { unrolled<N>([&](auto i) HWY_ATTR { sum[r][i] = hn::Zero(d); }); });
+  for (std::int64_t k = 0; k < depth; ++k) {
+    const Lane* line = weights + k * stride + column;
+    V a[R];
+    unrolled<R>([&](auto r) HWY_ATTR { a[r] = hn::Set(d, from[r][k]); });
+    unrolled<N>([&](auto i) HWY_ATTR {
+      const V b = hn::LoadU(d, line + i * kLanes);
+      unrolled<R>([&](auto r) HWY_ATTR { sum[r][i] = hn::MulAdd(a[r], b, sum[r][i]); });
+    });
+  }
+  unrolled<R>([&](auto r) HWY_ATTR {
+    unrolled<N>([&](auto i) HWY_ATTR { hn::StoreU(sum[r][i], d, to[r] + column + i * kLanes); });
+  });
+}
+
+template <class Lane>
+void multiply_in_place(const Lane* const* from, Lane* const* to, std::int64_t rows, const Lane* weights,
+                       std::int64_t depth_stride, std::int64_t depth, std::int64_t columns) {
+  const Tag<Lane> d;
+  constexpr std::int64_t kLanes = lanes_of<Lane>();
+  for (const Piece tile : pieces(0, rows, kFewRows)) {
+    const Lane* const* const rows_from = from + tile.begin;
+    Lane* const* const rows_to = to + tile.begin;
+    std::int64_t column = 0;
+    with_constant<kFewRows>(tile.count, [&](auto r) HWY_ATTR {
+      for (; column + kWide * kLanes <= columns; column += kWide * kLanes)
+        wide_tile<r.value, kWide>(rows_from, rows_to, weights, depth_stride, depth, column);
+      for (; column + kLanes <= columns; column += kLanes)
+        wide_tile<r.value, 1>(rows_from, rows_to, weights, depth_stride, depth, column);
+    });
+    // Columns that do not fill a vector: one at a time, by the same instructions.
+    for (; column < columns; ++column)
+      for (std::int64_t r = 0; r < tile.count; ++r) {
+        auto sum = hn::Zero(d);
+        for (std::int64_t k = 0; k < depth; ++k)
+          sum = hn::MulAdd(hn::Set(d, rows_from[r][k]), hn::Set(d, weights[k * depth_stride + column]), sum);
+        rows_to[r][column] = hn::GetLane(sum);
+      }
+  }
+}
+
 // Adds to R rows by N vectors of the result. `with` has whole vectors at `column`.
 template <int R, int N, class Lane>
 HWY_INLINE void outer_tile(const Lane* const* from, const Lane* const* with, std::int64_t rows,
@@ -235,9 +286,67 @@ void outer_panel(const Lane* const* from, const Lane* const* with, std::int64_t 
 constexpr std::int64_t kNearBytes = 24 << 10;
 constexpr std::int64_t kMostTogether = 128, kLeastTogether = 16;
 
+// Adds to R rows by N vectors of the result, from copies of the rows.
+template <int R, int N, class Lane>
+HWY_INLINE void copied_tile(const Lane* from, std::int64_t from_stride, const Lane* with, std::int64_t rows,
+                            Lane* to, std::int64_t to_stride) {
+  using V = hn::Vec<Tag<Lane>>;
+  const Tag<Lane> d;
+  constexpr std::int64_t kLanes = lanes_of<Lane>();
+  V sum[R][N];
+  unrolled<R>([&](auto r) HWY_ATTR {
+    unrolled<N>([&](auto i) HWY_ATTR { sum[r][i] = hn::LoadU(d, to + r * to_stride + i * kLanes); });
+  });
+  for (std::int64_t j = 0; j < rows; ++j, from += from_stride, with += N * kLanes) {
+    V b[N];
+    unrolled<N>([&](auto i) HWY_ATTR { b[i] = hn::Load(d, with + i * kLanes); });
+    unrolled<R>([&](auto r) HWY_ATTR {
+      const V factor = hn::Set(d, from[r]);
+      unrolled<N>([&](auto i) HWY_ATTR { sum[r][i] = hn::MulAdd(factor, b[i], sum[r][i]); });
+    });
+  }
+  unrolled<R>([&](auto r) HWY_ATTR {
+    unrolled<N>([&](auto i) HWY_ATTR { hn::StoreU(sum[r][i], d, to + r * to_stride + i * kLanes); });
+  });
+}
+
+// Results of at least this depth pay for copies of the rows. Rows that are a power of two apart would share
+// few lines of the L1 cache.
+constexpr std::int64_t kCopiedDepth = 32;
+
+template <class Lane>
+void add_outer_of_copies(const Lane* const* from, const Lane* const* with, std::int64_t rows,
+                         std::int64_t depth, std::int64_t columns, Lane* to, std::int64_t to_stride) {
+  constexpr std::int64_t kLanes = lanes_of<Lane>(), kBlock = 64;
+  HWY_ALIGN Lane from_copy[kMostTogether * kBlock], with_copy[kMostTogether * kVectors * kLanes];
+  const std::int64_t padded_columns = padded_to_lanes<Lane>(columns);
+  for (const Piece batch : pieces(0, rows, kMostTogether))
+    for (const Piece block : pieces(0, depth, kBlock)) {
+      for (std::int64_t j = 0; j < batch.count; ++j)
+        std::copy_n(from[batch.begin + j] + block.begin, block.count, from_copy + j * block.count);
+      for (std::int64_t column = 0; column < columns;) {
+        const std::int64_t vectors = panel_vectors<Lane>(column, padded_columns), width = vectors * kLanes;
+        const std::int64_t there = std::min(width, columns - column);
+        for (std::int64_t j = 0; j < batch.count; ++j) {
+          std::copy_n(with[batch.begin + j] + column, there, with_copy + j * width);
+          std::fill_n(with_copy + j * width + there, width - there, Lane{0});
+        }
+        with_constant<kVectors>(vectors, [&](auto n) HWY_ATTR {
+          for (const Piece tile : pieces(0, block.count, kRows))
+            with_constant<kRows>(tile.count, [&](auto r) HWY_ATTR {
+              copied_tile<r.value, n.value>(from_copy + tile.begin, block.count, with_copy, batch.count,
+                                            to + (block.begin + tile.begin) * to_stride + column, to_stride);
+            });
+        });
+        column += width;
+      }
+    }
+}
+
 template <class Lane>
 void add_outer(const Lane* const* from, const Lane* const* with, std::int64_t rows, std::int64_t depth,
                std::int64_t columns, Lane* to, std::int64_t to_stride) {
+  if (depth >= kCopiedDepth) return add_outer_of_copies(from, with, rows, depth, columns, to, to_stride);
   constexpr std::int64_t kLanes = lanes_of<Lane>();
   // If the last columns do not fill a vector, they are copied: reading a whole vector could go beyond the
   // caller's memory.
@@ -329,7 +438,8 @@ void round(const Lane* from, const Lane* bias, std::int64_t columns, void* to, D
 
 template <class Lane>
 constexpr Kernels<Lane> kMatrixKernels = {
-    lanes_of<Lane>(), kRows, &pack<Lane>, &multiply<Lane>, &add_outer<Lane>, &widen_rows<Lane>, &round<Lane>};
+    lanes_of<Lane>(),  kRows,       &pack<Lane>, &multiply<Lane>, &multiply_in_place<Lane>, &add_outer<Lane>,
+    &widen_rows<Lane>, &round<Lane>};
 constexpr Kernels<float> kF32Kernels = kMatrixKernels<float>;
 constexpr Kernels<double> kF64Kernels = kMatrixKernels<double>;
 

@@ -39,12 +39,17 @@ struct Kernels {
   // multiply() reads it. Padding columns are 0.
   void (*pack)(const Source& from, Lane* packed);
 
-  // to[r][c] = (or +=) from[r][0] B[0][c] + from[r][1] B[1][c] + .., r = 0 .. rows-1, c = 0 .. columns-1.
-  // The sum is a chain that starts at 0 and proceeds in ascending depth; it is then added as a whole. Rows of
-  // `to` may be equal; they are written in ascending r. `columns` is that of the packed matrix, or padded()
-  // of it if the rows of `to` have that many elements, which is faster.
+  // to[r][c] = (or +=) from[r][0] B[0][c] + from[r][1] B[1][c] + .., r = 0 .. rows-1, c = 0 .. columns-1. The
+  // sum is a chain that starts at 0 and proceeds in ascending depth; it is then added as a whole. Rows of
+  // `to` may be equal; they are written in ascending r. `columns` is that of the packed
+  // matrix, or padded() of it if the rows of `to` have that many elements, which is faster.
   void (*multiply)(const Lane* const* from, Lane* const* to, std::int64_t rows, const Lane* packed,
                    std::int64_t depth, std::int64_t columns, Write write);
+
+  // multiply() that stores, with weights [depth, columns] whose rows are contiguous and depth_stride apart.
+  // The bits are those of multiply(). Efficient for few rows, for which packing does not pay.
+  void (*multiply_in_place)(const Lane* const* from, Lane* const* to, std::int64_t rows, const Lane* weights,
+                            std::int64_t depth_stride, std::int64_t depth, std::int64_t columns);
 
   // to[d * to_stride + c] += from[r][d] with[r][c], one chain in ascending r that starts at the old value;
   // d = 0 .. depth-1, c = 0 .. columns-1. to_stride is at least padded(columns); padding columns are written.

@@ -74,7 +74,7 @@ void compare_products(Isa isa, std::int64_t rows, std::int64_t depth, std::int64
   Guarded<Lane> packed(k.packed_size(depth, columns));
   k.pack(b.source(), packed.data());
 
-  // Random rows of A and of the result, some of them equal.
+  // Random rows of A and of the result; some are equal.
   const std::int64_t there = rows + 2;
   Guarded<T> a(there * depth, seed % 3);
   for (std::int64_t i = 0; i < a.size(); ++i) a[i] = value<T>(random);
@@ -107,6 +107,12 @@ void compare_products(Isa isa, std::int64_t rows, std::int64_t depth, std::int64
     k.multiply(from.data(), into.data(), rows, packed.data(), depth, columns, write);
     for (std::int64_t i = 0; i < to.size(); ++i)
       ASSERT_TRUE(same_bits(to[i], expected[static_cast<std::size_t>(i)])) << i << " of row " << i / columns;
+    if (write == Write::add || b.transposed || !std::is_same_v<T, Lane>) continue;
+    for (Lane* row : into) std::fill_n(row, columns, Lane{7});
+    k.multiply_in_place(from.data(), into.data(), rows, static_cast<const Lane*>(b.source().data),
+                        b.source().depth_stride, depth, columns);
+    for (std::int64_t i = 0; i < to.size(); ++i)
+      ASSERT_TRUE(same_bits(to[i], expected[static_cast<std::size_t>(i)])) << i << " in place";
   }
 }
 
@@ -168,7 +174,7 @@ TEST(Matrix, ProductsAreOneChainAtAnyRow) {
         compare_products<float>(isa, rows, rows > 200 ? 3 : 11, columns, ++seed);
         if (rows < 20) compare_products<double>(isa, rows, 5, columns, ++seed);
       }
-    for (std::int64_t depth : {0, 1, 2, 7, 16, 33, 130})
+    for (std::int64_t depth : {0, 1, 2, 7, 16, 33, 130, 515})
       for (std::int64_t columns : {1, 16, 40}) {
         compare_products<float>(isa, 9, depth, columns, ++seed);
         compare_products<double>(isa, 9, depth, columns, ++seed);
@@ -186,7 +192,11 @@ TEST(Matrix, OuterProductsAreOneChainOverAllRows) {
         compare_outer<float>(isa, rows, 9, columns, ++seed);
         compare_outer<double>(isa, rows, 7, columns, ++seed);
       }
-    for (std::int64_t depth : {0, 1, 6, 8, 15, 300}) compare_outer<float>(isa, 40, depth, 20, ++seed);
+    for (std::int64_t depth : {0, 1, 6, 8, 15, 31, 32, 65, 300})
+      for (std::int64_t columns : {1, 20, 33, 70}) {
+        compare_outer<float>(isa, 140, depth, columns, ++seed);
+        compare_outer<double>(isa, 40, depth, columns, ++seed);
+      }
   }
 }
 

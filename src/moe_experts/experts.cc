@@ -45,10 +45,17 @@ class Plan {
                             static_cast<double>(shape.hidden) *
                             static_cast<double>(w13.columns + shape.inner);
     threads_ = products < kParallelProducts ? 1 : threads;
-    first_columns_ = std::min(first_.block_columns(), std::max<std::int64_t>(shape.inner, 1));
+    // Columns of gate and up that alternate are multiplied together and parted afterwards.
+    together_ = params.gated && params.interleaved;
+    first_columns_ =
+        std::min(first_.block_columns() / (together_ ? 2 : 1), std::max<std::int64_t>(shape.inner, 1));
+    // Rows of f32 become two rows of bf16 whose sum has 16 bits of them, or one that has 8.
+    splits_tokens_ = first_.takes_bf16() && tokens == DType::f32;
+    keeps_low_ = params.precision == ExpertPrecision::float32;
   }
 
   int threads() const { return threads_; }
+  Isa last_isa() const { return first_.last_isa(); }
   const char* algorithm() const {
     return first_.in_place() && second_.in_place() ? "weights in place" : "packed weights";
   }
@@ -82,15 +89,18 @@ class Plan {
   }
 
  private:
-  std::int64_t wide_size() const { return size_of(dtype_) == 2 ? part_ * shape_.hidden : 0; }
-  std::int64_t bias_size() const { return std::max(first_columns_, second_.block_columns()); }
+  std::int64_t wide_size() const {
+    const bool needed = first_.takes_bf16() ? splits_tokens_ : size_of(dtype_) == 2;
+    return needed ? part_ * shape_.hidden : 0;
+  }
+  std::int64_t bias_size() const { return std::max(2 * first_columns_, second_.block_columns()); }
   std::int64_t panel_size() const { return std::max(first_.panel_size(), second_.panel_size()); }
   std::size_t worker_bytes() const {
-    return array_bytes<float>(kRowBlock * first_columns_) + array_bytes<float>(bias_size()) +
+    return 3 * array_bytes<float>(kRowBlock * first_columns_) + array_bytes<float>(bias_size()) +
            array_bytes<float>(panel_size()) + array_bytes<float>(shape_.hidden);
   }
   struct Worker {
-    float *up, *bias, *panel, *total;
+    float *gate, *both, *bias, *panel, *total;
   };
   Worker worker(int number) const {
     std::byte* at = workers_ + static_cast<std::size_t>(number) * worker_bytes();
@@ -100,7 +110,8 @@ class Plan {
       at += array_bytes<float>(count);
       return begin;
     };
-    own.up = take(kRowBlock * first_columns_);
+    own.gate = take(kRowBlock * first_columns_);
+    own.both = take(2 * kRowBlock * first_columns_);
     own.bias = take(bias_size());
     own.panel = take(panel_size());
     own.total = take(shape_.hidden);
@@ -138,54 +149,108 @@ class Plan {
   void widen(Context& context, const ConstTensor& hidden_states, std::int64_t first, std::int64_t count) {
     const auto* from =
         static_cast<const std::byte*>(hidden_states.data) + first * shape_.hidden * size_of(dtype_);
-    tokens_ = reinterpret_cast<const float*>(from);
-    if (size_of(dtype_) == 4) return;
-    tokens_ = wide_;
+    tokens_ = from;
+    if (wide_size() == 0) return;
+    if (!splits_tokens_) tokens_ = reinterpret_cast<const std::byte*>(wide_);
     parallel_for(context, count, threads_ == 1 ? count : 16, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t t = begin; t < end; ++t) {
         const void* row = from + t * shape_.hidden * size_of(dtype_);
-        matrix_.widen(&row, dtype_, 1, shape_.hidden, wide_ + t * shape_.hidden, shape_.hidden);
+        if (splits_tokens_) {
+          split(static_cast<const float*>(row), shape_.hidden, halves(wide_, part_, shape_.hidden, t));
+        } else {
+          matrix_.widen(&row, dtype_, 1, shape_.hidden, wide_ + t * shape_.hidden, shape_.hidden);
+        }
       }
     });
   }
 
-  // to[r][c] += bias[group, first + step c]
-  void add_bias(const ConstTensor& bias, std::int64_t group, std::int64_t first, std::int64_t step,
-                std::int64_t columns, std::int64_t rows, float* const* to, float* values) const {
+  // Rows of bf16 in memory for `rows` rows of f32: all high parts, then all low parts.
+  struct Halves {
+    bf16 *high, *low;
+  };
+  static Halves halves(float* memory, std::int64_t rows, std::int64_t columns, std::int64_t row) {
+    auto* all = reinterpret_cast<bf16*>(memory);
+    return {all + row * columns, all + (rows + row) * columns};
+  }
+  void split(const float* from, std::int64_t count, Halves to) const {
+    first_.split(from, count, to.high, keeps_low_ ? to.low : nullptr);
+  }
+
+  // One product of rows whose parts are in `high` and, if there is a second, in `low`.
+  static void multiply_halves(const Products<float>& products, const void* const* high,
+                              const void* const* low, bool has_low, float* const* to, std::int64_t rows,
+                              const ColumnBlock& block) {
+    products.run_bf16(high, to, rows, block);
+    if (has_low) products.run_bf16(low, to, rows, block, matrix::Write::add);
+  }
+
+  // to[r][c] += bias[group, first + c]
+  void add_bias(const ConstTensor& bias, std::int64_t group, std::int64_t first, std::int64_t columns,
+                std::int64_t rows, float* const* to, float* values) const {
     if (bias.is_absent()) return;
-    const auto* at =
+    const void* at =
         static_cast<const std::byte*>(bias.data) + (group * bias.shape[1] + first) * size_of(bias.dtype);
-    for (std::int64_t c = 0; c < columns; ++c) {
-      const void* one = at + c * step * size_of(bias.dtype);
-      matrix_.widen(&one, bias.dtype, 1, 1, values + c, 1);
-    }
+    matrix_.widen(&at, bias.dtype, 1, columns, values, columns);
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t c = 0; c < columns; ++c) to[r][c] += values[c];
+  }
+
+  // The tokens of rows first .. first + count - 1, as first_ takes them.
+  void find_tokens(std::int64_t first, std::int64_t count, const void** high, const void** low) const {
+    for (std::int64_t r = 0; r < count; ++r) {
+      const std::int64_t t = token_of_[first + r];
+      if (splits_tokens_) {
+        const Halves both = halves(wide_, part_, shape_.hidden, t);
+        high[r] = both.high;
+        low[r] = both.low;
+      } else {
+        high[r] = tokens_ + t * shape_.hidden * (first_.takes_bf16() ? 2 : 4);
+      }
+    }
   }
 
   void multiply_first(Context& context, const ConstTensor& bias) {
     const Blocks blocks(begins_, shape_.experts, shape_.inner, first_columns_, kRowBlock, starts_);
     const auto activate = kernels_.activate(params_.activation);
     const auto alpha = static_cast<float>(params_.alpha), limit = static_cast<float>(params_.limit);
-    const std::int64_t step = params_.gated && params_.interleaved ? 2 : 1;
-    const std::int64_t up_from = params_.interleaved ? 1 : shape_.inner;
     for_each(context, blocks.count(), [&](std::int64_t i, const Worker& own) {
       const Block b = blocks[i];
-      const float* from[kRowBlock];
+      const void *high[kRowBlock], *low[kRowBlock];
       float *gate[kRowBlock], *up[kRowBlock];
+      find_tokens(b.first_row, b.rows, high, low);
       for (std::int64_t r = 0; r < b.rows; ++r) {
-        from[r] = tokens_ + token_of_[b.first_row + r] * shape_.hidden;
-        gate[r] = inner_ + (b.first_row + r) * shape_.inner + b.first_column;
-        up[r] = own.up + r * first_columns_;
+        gate[r] = second_.takes_bf16() ? own.gate + r * first_columns_
+                                       : inner_ + (b.first_row + r) * shape_.inner + b.first_column;
+        up[r] = own.both + r * 2 * first_columns_;
       }
-      const auto multiply = [&](std::int64_t first, float* const* to) {
-        first_.run(from, to, b.rows, {b.group, first, b.columns, step}, own.panel);
-        add_bias(bias, b.group, first, step, b.columns, b.rows, to, own.bias);
+      const auto multiply = [&](std::int64_t first, std::int64_t columns, float* const* to) {
+        const ColumnBlock block{b.group, first, columns};
+        if (first_.takes_bf16()) {
+          multiply_halves(first_, high, low, splits_tokens_ && keeps_low_, to, b.rows, block);
+        } else {
+          const float* from[kRowBlock];
+          for (std::int64_t r = 0; r < b.rows; ++r) from[r] = static_cast<const float*>(high[r]);
+          first_.run(from, to, b.rows, block, own.panel);
+        }
+        add_bias(bias, b.group, first, columns, b.rows, to, own.bias);
       };
-      multiply(step * b.first_column, gate);
-      if (params_.gated) multiply(up_from + step * b.first_column, up);
-      for (std::int64_t r = 0; r < b.rows; ++r)
+      if (together_) {
+        multiply(2 * b.first_column, 2 * b.columns, up);
+        for (std::int64_t r = 0; r < b.rows; ++r)
+          for (std::int64_t c = 0; c < b.columns; ++c) {
+            gate[r][c] = up[r][2 * c];
+            up[r][c] = up[r][2 * c + 1];
+          }
+      } else {
+        multiply(b.first_column, b.columns, gate);
+        if (params_.gated) multiply(shape_.inner + b.first_column, b.columns, up);
+      }
+      for (std::int64_t r = 0; r < b.rows; ++r) {
         activate(gate[r], params_.gated ? up[r] : nullptr, b.columns, alpha, limit, gate[r]);
+        if (!second_.takes_bf16()) continue;
+        Halves to = halves(inner_, part_ * shape_.choices, shape_.inner, b.first_row + r);
+        split(gate[r], b.columns, {to.high + b.first_column, to.low + b.first_column});
+      }
     });
   }
 
@@ -193,14 +258,24 @@ class Plan {
     const Blocks blocks(begins_, shape_.experts, shape_.hidden, second_.block_columns(), kRowBlock, starts_);
     for_each(context, blocks.count(), [&](std::int64_t i, const Worker& own) {
       const Block b = blocks[i];
-      const float* from[kRowBlock];
+      const ColumnBlock block{b.group, b.first_column, b.columns};
       float* to[kRowBlock];
-      for (std::int64_t r = 0; r < b.rows; ++r) {
-        from[r] = inner_ + (b.first_row + r) * shape_.inner;
+      for (std::int64_t r = 0; r < b.rows; ++r)
         to[r] = results_ + (b.first_row + r) * shape_.hidden + b.first_column;
+      if (second_.takes_bf16()) {
+        const void *high[kRowBlock], *low[kRowBlock];
+        for (std::int64_t r = 0; r < b.rows; ++r) {
+          const Halves from = halves(inner_, part_ * shape_.choices, shape_.inner, b.first_row + r);
+          high[r] = from.high;
+          low[r] = from.low;
+        }
+        multiply_halves(second_, high, low, keeps_low_, to, b.rows, block);
+      } else {
+        const float* from[kRowBlock];
+        for (std::int64_t r = 0; r < b.rows; ++r) from[r] = inner_ + (b.first_row + r) * shape_.inner;
+        second_.run(from, to, b.rows, block, own.panel);
       }
-      second_.run(from, to, b.rows, {b.group, b.first_column, b.columns}, own.panel);
-      add_bias(bias, b.group, b.first_column, 1, b.columns, b.rows, to, own.bias);
+      add_bias(bias, b.group, b.first_column, b.columns, b.rows, to, own.bias);
     });
   }
 
@@ -245,12 +320,13 @@ class Plan {
   const Products<float> first_, second_;
   std::int64_t part_;  // tokens
   std::int64_t first_columns_;
+  bool together_, splits_tokens_, keeps_low_;
   int threads_;
 
   std::int64_t *begins_ = nullptr, *starts_ = nullptr;
   std::int32_t *row_of_ = nullptr, *token_of_ = nullptr;
   float *wide_ = nullptr, *inner_ = nullptr, *results_ = nullptr;
-  const float* tokens_ = nullptr;
+  const std::byte* tokens_ = nullptr;
   std::byte* workers_ = nullptr;
 };
 
@@ -316,8 +392,9 @@ void moe_experts(const ConstTensor& hidden_states, const ConstTensor& topk_ids,
                  const ConstTensor& topk_weights, const ConstTensor& w13, const ConstTensor& w2,
                  const ConstTensor& w13_bias, const ConstTensor& w2_bias, const Tensor& out,
                  const MoeExpertsParams& params, const Caller& caller) {
-  Call call(caller, kMoeExperts, {hidden_states, topk_ids, topk_weights, w13, w2, w13_bias, w2_bias, out},
-            {params.activation, params.gated, params.interleaved, params.alpha, params.limit});
+  Call call(
+      caller, kMoeExperts, {hidden_states, topk_ids, topk_weights, w13, w2, w13_bias, w2_bias, out},
+      {params.activation, params.gated, params.interleaved, params.alpha, params.limit, params.precision});
   if (call.nothing_to_do()) return;
   const Shape shape{hidden_states.shape[0], hidden_states.shape[1], topk_ids.shape[1], w13.shape[0],
                     w2.shape[2]};
@@ -329,6 +406,7 @@ void moe_experts(const ConstTensor& hidden_states, const ConstTensor& topk_ids,
   Plan plan(shape, params, first, second, hidden_states.dtype, caller.context().threads(),
             caller.context().isa());
   call.chose(plan.algorithm(), plan.threads());
+  call.uses(plan.last_isa());
   plan.run(caller.context(), hidden_states, topk_ids, topk_weights, w13_bias, w2_bias, out,
            call.scratch(plan.scratch_bytes()));
 }
@@ -337,7 +415,7 @@ void moe_experts_quantized(const ConstTensor& hidden_states, const ConstTensor& 
                            const ConstTensor& topk_weights, const ConstTensor& w13,
                            const ConstTensor& w13_scale, const ConstTensor& w2, const ConstTensor& w2_scale,
                            const ConstTensor& w13_bias, const ConstTensor& w2_bias, const Tensor& out,
-                           const MoeExpertsParams& params, const Caller& caller) {
+                           const MoeExpertsQuantizedParams& params, const Caller& caller) {
   Call call(caller, kMoeExpertsQuantized,
             {hidden_states, topk_ids, topk_weights, w13, w13_scale, w2, w2_scale, w13_bias, w2_bias, out},
             {params.activation, params.gated, params.interleaved, params.alpha, params.limit});
@@ -348,7 +426,9 @@ void moe_experts_quantized(const ConstTensor& hidden_states, const ConstTensor& 
     return Weights{w.data, w.dtype,    depth,      w.shape[1],  w.shape[1] * w.shape[2],
                    1,      w.shape[2], scale.data, scale.dtype, scale.shape[2]};
   };
-  Plan plan(shape, params, weights(w13, w13_scale, shape.hidden), weights(w2, w2_scale, inner),
+  const MoeExpertsParams form{params.activation, params.gated, params.interleaved, params.alpha,
+                              params.limit};
+  Plan plan(shape, form, weights(w13, w13_scale, shape.hidden), weights(w2, w2_scale, inner),
             hidden_states.dtype, caller.context().threads(), caller.context().isa());
   call.chose(w13.dtype == DType::u8 ? "4-bit weights in place" : "8-bit weights in place", plan.threads());
   plan.run(caller.context(), hidden_states, topk_ids, topk_weights, w13_bias, w2_bias, out,

@@ -66,6 +66,10 @@ constexpr double kTolerance = sizeof(T) == 8           ? 1e-13
                               : std::is_same_v<T, f16> ? 1e-3
                                                        : 8e-3;
 
+inline MoeExpertsQuantizedParams quantized(const MoeExpertsParams& p) {
+  return {p.activation, p.gated, p.interleaved, p.alpha, p.limit};
+}
+
 // An expert block with tokens of T and weights of W.
 template <class T, class W>
 struct Experts {

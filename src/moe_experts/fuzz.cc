@@ -115,10 +115,11 @@ void run_quantized(FuzzInput& in) {
       Context context({.threads = threads, .isa = isa});
       auto& y = out[threads - 1];
       y.assign(x.size(), -1.f);
-      moe_experts_quantized(view(x.data(), {b.tokens, b.hidden}), view(ids.data(), {b.tokens, b.choices}),
-                            view(gates.data(), {b.tokens, b.choices}), bytes_of(w13), scale_of(w13),
-                            bytes_of(w2), scale_of(w2), nullptr, nullptr,
-                            view(y.data(), {b.tokens, b.hidden}), params, context);
+      moe_experts_quantized(
+          view(x.data(), {b.tokens, b.hidden}), view(ids.data(), {b.tokens, b.choices}),
+          view(gates.data(), {b.tokens, b.choices}), bytes_of(w13), scale_of(w13), bytes_of(w2), scale_of(w2),
+          nullptr, nullptr, view(y.data(), {b.tokens, b.hidden}),
+          {params.activation, params.gated, params.interleaved, params.alpha, params.limit}, context);
     }
     require(out[0] == out[1]);
     double largest = 1;

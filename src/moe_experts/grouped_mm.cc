@@ -4,6 +4,7 @@
 #include "core/dtypes.h"
 #include "core/pieces.h"
 #include "indices/indices.h"
+#include "matrix/row_products.h"
 #include "moe_experts/products.h"
 #include "moe_experts/signature.h"
 #include "runtime/call.h"
@@ -27,30 +28,12 @@ void read_offs(const ConstTensor& offs, std::int64_t rows, std::int64_t* begins)
   });
 }
 
-// Converts rows of a 16-bit tensor to f32, a block at a time; other rows are read in place.
-template <class Lane>
-struct RowReader {
-  const matrix::Kernels<Lane>& kernels;
-  const std::byte* data;
-  DType dtype;
-  std::int64_t columns;
-
-  bool widens() const { return size_of(dtype) == 2; }
-  std::int64_t wide_size(std::int64_t rows) const { return widens() ? rows * columns : 0; }
-  void read(std::int64_t first, std::int64_t rows, const Lane** to, Lane* wide) const {
-    const std::int64_t bytes = columns * size_of(dtype);
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const std::byte* at = data + (first + r) * bytes;
-      const void* there = at;
-      if (widens()) kernels.widen(&there, dtype, 1, columns, wide + r * columns, columns);
-      to[r] = widens() ? wide + r * columns : reinterpret_cast<const Lane*>(at);
-    }
-  }
-};
-
-template <class Lane>
-RowReader<Lane> reader_of(const matrix::Kernels<Lane>& kernels, const ConstTensor& t) {
-  return {kernels, static_cast<const std::byte*>(t.data), t.dtype, t.shape[1]};
+// The addresses of rows first .. first + rows - 1 of a matrix, from element `at` on.
+void find_rows(const ConstTensor& matrix, std::int64_t first, std::int64_t rows, std::int64_t at,
+               const void** to) {
+  const auto* data = static_cast<const std::byte*>(matrix.data);
+  for (std::int64_t r = 0; r < rows; ++r)
+    to[r] = data + ((first + r) * matrix.shape[1] + at) * size_of(matrix.dtype);
 }
 
 int threads_for(std::int64_t rows, std::int64_t depth, std::int64_t columns, int threads) {
@@ -65,16 +48,17 @@ void multiply_groups(Context& context, Call& call, const ConstTensor& input, con
   const std::int64_t rows = input.shape[0], groups = offs.shape[0], columns = out.shape[1];
   const Weights weights{weight.data,      weight.dtype,     weight.shape[1], columns,
                         weight.stride[0], weight.stride[1], weight.stride[2]};
-  const auto& kernels = matrix::kernels<Lane>(context.isa());
   const Products<Lane> products(context.isa(), weights);
-  const RowReader<Lane> reader = reader_of(kernels, input);
+  const matrix::RowProducts<Lane> reader(context.isa(), input.dtype);
+  const auto& kernels = reader.kernels();
   const std::int64_t block_columns = products.block_columns();
   const int threads = threads_for(rows, weights.depth, columns, context.threads());
   const std::size_t sums = array_bytes<Lane>(kRowBlock * block_columns),
                     of_bias = array_bytes<Lane>(block_columns);
-  const std::size_t wide = array_bytes<Lane>(reader.wide_size(kRowBlock));
+  const std::size_t wide = products.takes_bf16() ? 0 : reader.wide_bytes(kRowBlock, weights.depth);
   const std::size_t worker = sums + of_bias + wide + array_bytes<Lane>(products.panel_size());
   call.chose(products.in_place() ? "weights in place" : "packed weights", threads);
+  call.uses(products.last_isa());
   Scratch& scratch = call.scratch(array_bytes<std::int64_t>(groups + 1) + Blocks::scratch_bytes(groups) +
                                   static_cast<std::size_t>(threads) * worker);
   auto* begins = scratch.take<std::int64_t>(groups + 1);
@@ -92,13 +76,20 @@ void multiply_groups(Context& context, Call& call, const ConstTensor& input, con
         auto* added = reinterpret_cast<Lane*>(own + sums);
         auto* widened = reinterpret_cast<Lane*>(own + sums + of_bias);
         auto* panel = reinterpret_cast<Lane*>(own + sums + of_bias + wide);
-        const Lane* from[kRowBlock];
+        const void* from[kRowBlock];
+        const Lane* lanes[kRowBlock];
         Lane* at[kRowBlock];
         for (std::int64_t i = first; i < end; ++i) {
           const Block b = blocks[i];
-          reader.read(b.first_row, b.rows, from, widened);
+          const ColumnBlock columns_of{b.group, b.first_column, b.columns};
+          find_rows(input, b.first_row, b.rows, 0, from);
           for (std::int64_t r = 0; r < b.rows; ++r) at[r] = sum + r * block_columns;
-          products.run(from, at, b.rows, {b.group, b.first_column, b.columns}, panel);
+          if (products.takes_bf16()) {
+            if constexpr (std::is_same_v<Lane, float>) products.run_bf16(from, at, b.rows, columns_of);
+          } else {
+            reader.read(from, b.rows, weights.depth, lanes, widened);
+            products.run(lanes, at, b.rows, columns_of, panel);
+          }
           if (!bias.is_absent()) {
             const void* row =
                 static_cast<const std::byte*>(bias.data) + (b.group * columns + b.first_column) * size;
@@ -122,8 +113,8 @@ void add_products(Context& context, Call& call, const ConstTensor& input, const 
                   const ConstTensor& offs, const Tensor& weight_grad, const Tensor& bias_grad) {
   const std::int64_t rows = input.shape[0], depth = input.shape[1], columns = out_grad.shape[1];
   const std::int64_t groups = offs.shape[0], size = size_of(input.dtype);
-  const auto& kernels = matrix::kernels<Lane>(context.isa());
-  const RowReader<Lane> inputs = reader_of(kernels, input), grads = reader_of(kernels, out_grad);
+  const matrix::RowProducts<Lane> products(context.isa(), input.dtype);
+  const auto& kernels = products.kernels();
   const std::int64_t stride = kernels.padded(columns);
   const std::int64_t rows_of_block = std::clamp<std::int64_t>(
       kGradientBytes / std::max<std::int64_t>(stride * std::int64_t{sizeof(Lane)}, 1), 8,
@@ -131,9 +122,13 @@ void add_products(Context& context, Call& call, const ConstTensor& input, const 
   const std::int64_t blocks = depth == 0 ? 1 : (depth + rows_of_block - 1) / rows_of_block;
   const int threads = threads_for(rows, depth, columns, context.threads());
   const std::size_t sums = array_bytes<Lane>(rows_of_block * stride), of_bias = array_bytes<Lane>(stride);
-  const std::size_t wide_in = array_bytes<Lane>(inputs.wide_size(kRowBlock));
-  const std::size_t worker = sums + of_bias + wide_in + array_bytes<Lane>(grads.wide_size(kRowBlock));
+  const std::size_t wide_in = products.wide_bytes(kRowBlock, rows_of_block);
+  // The sum of a bias needs the rows in lanes, whatever the products need.
+  const std::size_t wide_with = bias_grad.is_absent() ? products.wide_bytes(kRowBlock, columns)
+                                                      : products.read_bytes(kRowBlock, columns);
+  const std::size_t worker = sums + of_bias + wide_in + wide_with;
   call.chose("blocks of the gradient", threads);
+  call.uses(products.last_isa());
   Scratch& scratch =
       call.scratch(array_bytes<std::int64_t>(groups + 1) + static_cast<std::size_t>(threads) * worker);
   auto* begins = scratch.take<std::int64_t>(groups + 1);
@@ -148,7 +143,8 @@ void add_products(Context& context, Call& call, const ConstTensor& input, const 
         auto* bias_sum = reinterpret_cast<Lane*>(own + sums);
         auto* wide_input = reinterpret_cast<Lane*>(own + sums + of_bias);
         auto* wide_grad = reinterpret_cast<Lane*>(own + sums + of_bias + wide_in);
-        const Lane *from[kRowBlock], *with[kRowBlock];
+        const void *from[kRowBlock], *with[kRowBlock];
+        const Lane* lanes[kRowBlock];
         for (std::int64_t i = first; i < end; ++i) {
           const std::int64_t g = i / blocks, at = i % blocks * rows_of_block;
           const std::int64_t count = std::min(rows_of_block, depth - at);
@@ -156,13 +152,13 @@ void add_products(Context& context, Call& call, const ConstTensor& input, const 
           std::fill_n(bias_sum, columns, Lane{0});
           for (const auto [row, n] : pieces(begins[g], begins[g + 1], kRowBlock)) {
             if (stop.is_asked()) return;
-            inputs.read(row, n, from, wide_input);
-            grads.read(row, n, with, wide_grad);
-            for (std::int64_t r = 0; r < n; ++r) from[r] += at;
-            kernels.add_outer(from, with, n, count, columns, sum, stride);
+            find_rows(input, row, n, at, from);
+            find_rows(out_grad, row, n, 0, with);
+            products.add_outer(from, with, n, count, columns, sum, stride, wide_input, wide_grad);
             if (bias_grad.is_absent() || at != 0) continue;
+            products.read(with, n, columns, lanes, wide_grad);
             for (std::int64_t r = 0; r < n; ++r)
-              for (std::int64_t c = 0; c < columns; ++c) bias_sum[c] += with[r][c];
+              for (std::int64_t c = 0; c < columns; ++c) bias_sum[c] += lanes[r][c];
           }
           auto* to = static_cast<std::byte*>(weight_grad.data) + (g * depth + at) * columns * size;
           for (std::int64_t d = 0; d < count; ++d)

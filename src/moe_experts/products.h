@@ -8,6 +8,8 @@
 
 #include "core/grain.h"
 #include "core/padding.h"
+#include "core/pieces.h"
+#include "matrix/bf16.h"
 #include "matrix/matrix.h"
 #include "moe_experts/kernels.h"
 
@@ -34,10 +36,16 @@ struct ColumnBlock {
 
 // Bytes of weights per block, which stay in the L2 cache while rows are multiplied with them.
 inline constexpr std::int64_t kBlockBytes = 128 << 10;
+// Columns per block of weights whose columns are contiguous: few rows read that many of a line of weights.
+inline constexpr std::int64_t kWideColumns = 256;
+// The least contiguous depth that is read in place. For shorter ones, adding the lanes of sums takes too long.
+inline constexpr std::int64_t kLeastDepth = 128;
 inline constexpr std::int64_t kLeastColumns = 12;  // a multiple of the columns of a tile
-inline constexpr std::int64_t kRowBlock = 192;     // a multiple of the rows of a tile
+inline constexpr std::int64_t kRowBlock = 256;     // about a multiple of the rows of a tile
 
-// Columns whose depth is contiguous are multiplied in place. Others are first packed into f32 or f64.
+// Rows of bf16 are multiplied with weights of bf16 where the CPU has instructions for it, and rows of Lane
+// otherwise. Columns whose depth is contiguous are read in place. Others are packed first, unless few rows
+// read them.
 template <class Lane>
 class Products {
  public:
@@ -45,26 +53,32 @@ class Products {
       : weights_(weights),
         matrix_(core::matrix::kernels<Lane>(isa)),
         dots_(expert_kernels(isa).dots(weights.dtype)),
-        in_place_(std::is_same_v<Lane, float> && weights.depth_stride == 1) {
+        bf16_(weights.dtype == DType::bf16 ? core::matrix::bf16_kernels(isa) : nullptr),
+        in_place_(std::is_same_v<Lane, float> && weights.depth_stride == 1 &&
+                  (weights.depth >= kLeastDepth || weights.scale_count > 0)) {
     const std::int64_t bytes = std::max<std::int64_t>(weights.column_bytes(), 1);
-    block_columns_ = std::clamp<std::int64_t>(kBlockBytes / bytes / kLeastColumns * kLeastColumns,
-                                              kLeastColumns, std::max(weights.columns, kLeastColumns));
+    const std::int64_t wanted =
+        weights.depth_stride == 1 ? kBlockBytes / bytes / kLeastColumns * kLeastColumns : kWideColumns;
+    block_columns_ =
+        std::clamp<std::int64_t>(wanted, kLeastColumns, std::max(weights.columns, kLeastColumns));
   }
 
   bool in_place() const { return in_place_; }
+  // Whether run() takes rows of bf16.
+  bool takes_bf16() const { return bf16_ != nullptr; }
+  Isa last_isa() const { return takes_bf16() ? Isa::avx512_bf16 : Isa::avx512; }
   std::int64_t block_columns() const { return block_columns_; }
   // Elements of the panel that each worker passes to run().
   std::int64_t panel_size() const {
+    if (takes_bf16()) return 0;
     return in_place_ ? block_columns_ * weights_.scale_count
-                     : matrix_.packed_size(weights_.depth, block_columns_);
+                     : matrix_.packed_size(weights_.depth, std::min(block_columns_, kPanelColumns));
   }
 
   // to[r][c] = rows[r] times the columns of the block.
   void run(const Lane* const* rows, Lane* const* to, std::int64_t count, const ColumnBlock& block,
            Lane* panel) const {
-    const auto* data = static_cast<const std::byte*>(weights_.data) +
-                       (block.group * weights_.group_stride + block.first * weights_.column_stride) *
-                           size_of(weights_.dtype);
+    const auto* data = first_of(block);
     const std::int64_t stride = block.step * weights_.column_stride;
     if constexpr (std::is_same_v<Lane, float>) {
       if (in_place_) {
@@ -73,11 +87,45 @@ class Products {
                      {data, stride, block.count, weights_.depth, panel, weights_.scale_count});
       }
     }
-    matrix_.pack({data, weights_.dtype, weights_.depth, block.count, weights_.depth_stride, stride}, panel);
-    matrix_.multiply(rows, to, count, panel, weights_.depth, block.count, core::matrix::Write::store);
+    if (count < kPackedRows && stride == 1 && weights_.dtype == dtype_of<Lane>)
+      return matrix_.multiply_in_place(rows, to, count, reinterpret_cast<const Lane*>(data),
+                                       weights_.depth_stride, weights_.depth, block.count);
+    for (const core::Piece part : core::pieces(0, block.count, kPanelColumns)) {
+      Lane* at[kRowBlock];
+      for (std::int64_t r = 0; r < count; ++r) at[r] = to[r] + part.begin;
+      matrix_.pack({data + part.begin * stride * size_of(weights_.dtype), weights_.dtype, weights_.depth,
+                    part.count, weights_.depth_stride, stride},
+                   panel);
+      matrix_.multiply(rows, at, count, panel, weights_.depth, part.count, core::matrix::Write::store);
+    }
+  }
+
+  // Bf16Kernels::split. Requires takes_bf16().
+  void split(const float* from, std::int64_t count, bf16* high, bf16* low) const {
+    bf16_->split(from, count, high, low);
+  }
+
+  // The same of rows of bf16, or added to what is there. Requires takes_bf16().
+  void run_bf16(const void* const* rows, float* const* to, std::int64_t count, const ColumnBlock& block,
+                core::matrix::Write write = core::matrix::Write::store) const {
+    bf16_->multiply(rows, to, count,
+                    {first_of(block), DType::bf16, weights_.depth, block.count, weights_.depth_stride,
+                     block.step * weights_.column_stride},
+                    write);
   }
 
  private:
+  // From this number of rows on, packing a block takes less time than reading it in place saves. The bits are
+  // the same.
+  static constexpr std::int64_t kPackedRows = 12;
+  static constexpr std::int64_t kPanelColumns = 64;  // that are packed at a time, for at most kRowBlock rows
+
+  const std::byte* first_of(const ColumnBlock& block) const {
+    return static_cast<const std::byte*>(weights_.data) +
+           (block.group * weights_.group_stride + block.first * weights_.column_stride) *
+               size_of(weights_.dtype);
+  }
+
   void read_scales(const ColumnBlock& block, float* to) const {
     const std::int64_t each = weights_.scale_count;
     if (each == 0) return;
@@ -92,6 +140,7 @@ class Products {
   const Weights& weights_;
   const core::matrix::Kernels<Lane>& matrix_;
   ExpertKernels::Dots dots_;
+  const core::matrix::Bf16Kernels* bf16_;
   bool in_place_;
   std::int64_t block_columns_;
 };

@@ -27,7 +27,8 @@ ConstTensor swapped(ConstTensor t) {
 nb::object transposed_experts(nb::handle hidden_states, nb::handle topk_ids, nb::handle topk_weights,
                               nb::handle w13, nb::handle w2, nb::handle w13_bias, nb::handle w2_bias,
                               nb::handle activation, nb::handle gated, nb::handle interleaved,
-                              nb::handle alpha, nb::handle limit, nb::handle transposed, nb::handle out) {
+                              nb::handle alpha, nb::handle limit, nb::handle precision, nb::handle transposed,
+                              nb::handle out) {
   PythonCall call(kTransposed, /*use_torch_threads=*/false);
   const bool swap = call.flag(transposed, "transposed");
   const ConstTensor x = call.in(hidden_states), ids = call.in(topk_ids), weights = call.in(topk_weights);
@@ -36,11 +37,12 @@ nb::object transposed_experts(nb::handle hidden_states, nb::handle topk_ids, nb:
                     second = swap ? swapped(given_second) : given_second;
   const ConstTensor first_bias = call.optional_in(w13_bias), second_bias = call.optional_in(w2_bias);
   MoeExpertsParams params;
-  params.activation = call.named_choice<ExpertActivation>(activation);
+  params.activation = call.named_choice<ExpertActivation>(activation, "activation");
   params.gated = call.flag(gated, "gated");
   params.interleaved = call.flag(interleaved, "interleaved");
   params.alpha = call.number(alpha, "alpha");
   if (!limit.is_none()) params.limit = call.number(limit, "limit");
+  params.precision = call.named_choice<ExpertPrecision>(precision, "precision");
   const Tensor y = call.out(out, x);
   call.run([&](const Caller& caller) {
     turnout::moe_experts(x, ids, weights, first, second, first_bias, second_bias, y, params, caller);

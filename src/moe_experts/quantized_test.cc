@@ -59,7 +59,7 @@ struct Quantized {
         view(scale13.data(), {b.experts, c.up_rows(), (packed ? b.hidden / 32 : 1) + more_scales13}),
         weight(bytes2, b.hidden, b.inner),
         view(scale2.data(), {b.experts, b.hidden, (packed ? b.inner / 32 : 1) + more_scales2}), first, second,
-        view(c.out.data(), {b.tokens, b.hidden}), c.params, context);
+        view(c.out.data(), {b.tokens, b.hidden}), quantized(c.params), context);
   }
 };
 

@@ -187,7 +187,9 @@ void expect_equal(const ExpertBlock& block, const MoeExpertsParams& params, bool
   for (Isa isa : supported_isas()) {
     Context one({.threads = 1, .isa = isa}), three({.threads = 3, .isa = isa});
     c.run(one);
-    EXPECT_LT(error_of(c.out, expected), kTolerance<T>)
+    // Two bf16 numbers keep 16 bits of an f32 operand.
+    const bool splits = isa == Isa::avx512_bf16 && std::is_same_v<W, bf16>;
+    EXPECT_LT(error_of(c.out, expected), splits ? std::max(kTolerance<T>, 2e-5) : kTolerance<T>)
         << block.tokens << " tokens, activation " << static_cast<int>(params.activation) << ", gated "
         << params.gated << ", interleaved " << params.interleaved << ", transposed " << transposed
         << ", bias " << with_bias;

@@ -190,7 +190,7 @@ struct Engine {
     return progress(s.row, s.strip - 1).load(std::memory_order_acquire) > needed;
   }
 
-  // Software prefetches, because the hardware prefetcher does not track so many rows at once.
+  // Software prefetches, because the hardware prefetcher does not track that many rows at once.
   void prefetch(const S& s) const {
     const std::int64_t ahead = s.step + kPrefetchSteps;
     if (ahead > s.box.t_end - s.box.t_begin) return;

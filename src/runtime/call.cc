@@ -214,10 +214,9 @@ void Call::fail(const Error& error) {
 void Call::report(const char* error) {
   const std::string op(arguments_.op());
   const std::chrono::duration<double, std::micro> spent = std::chrono::steady_clock::now() - start_;
-  const Isa isa = context_.isa();
   const CallRecord record{op.c_str(),   described_.c_str(),
                           algorithm_,   error,
-                          skipped_,     uses_dl_ ? isa : without_dl(isa),
+                          skipped_,     at_most(context_.isa(), last_isa_),
                           threads_,     static_cast<std::int64_t>(scratch_bytes_),
                           spent.count()};
   if (const auto* observer = context_.state().observer.get()) observer->call(record, observer->user);

@@ -45,8 +45,8 @@ class Call {
   // recorded like a failure of the signature's checks.
   [[noreturn]] void refuse(const std::string& what, ErrorCode code = ErrorCode::bad_param);
 
-  // For the log line: the kernels of this call are compiled for avx512_dl too.
-  void uses_dl() { uses_dl_ = true; }
+  // For the log line: the last instruction set that the kernels of this call are compiled for.
+  void uses(Isa last) { last_isa_ = last; }
   // What the plan decided, for the log line.
   void chose(const char* algorithm, int threads) {
     algorithm_ = algorithm;
@@ -66,7 +66,7 @@ class Call {
   const int exceptions_ = std::uncaught_exceptions();  // when the call began
   const char* algorithm_ = "";
   int threads_ = 1;
-  bool uses_dl_ = false;
+  Isa last_isa_ = Isa::avx512;
   std::size_t scratch_bytes_ = 0;
   std::optional<Scratch> scratch_;
   std::unique_ptr<CallFolder> folder_;  // if the call is recorded

@@ -14,7 +14,8 @@
 namespace turnout {
 
 const char* name_of(Isa isa) {
-  static constexpr const char* kNames[core::kIsaCount] = {"sse4", "avx2", "avx512", "avx512_dl", "neon"};
+  static constexpr const char* kNames[core::kIsaCount] = {"sse4", "avx2", "avx512", "avx512_dl",
+                                                          "avx512_bf16", "neon"};
   const auto i = static_cast<int>(isa);
   return i < core::kIsaCount ? kNames[i] : "best";
 }
@@ -27,9 +28,9 @@ struct Registers {
 };
 
 // Zeros if the CPU does not have the leaf.
-Registers cpuid(unsigned leaf) {
+Registers cpuid(unsigned leaf, unsigned part = 0) {
   Registers r;
-  __get_cpuid_count(leaf, 0, &r.eax, &r.ebx, &r.ecx, &r.edx);
+  __get_cpuid_count(leaf, part, &r.eax, &r.ebx, &r.ecx, &r.edx);
   return r;
 }
 
@@ -57,7 +58,8 @@ int detect() {
   if (!has(extended.ecx, bit_AVX512VNNI | bit_VPCLMULQDQ | bit_AVX512VBMI | bit_AVX512VBMI2 |
                              bit_AVX512BITALG | bit_AVX512VPOPCNTDQ | bit_GFNI | bit_VAES))
     return static_cast<int>(Isa::avx512);
-  return static_cast<int>(Isa::avx512_dl);
+  constexpr unsigned kBf16 = 1u << 5;
+  return static_cast<int>(has(cpuid(7, 1).eax, kBf16) ? Isa::avx512_bf16 : Isa::avx512_dl);
 }
 
 }  // namespace
@@ -101,7 +103,7 @@ Isa best_isa() {
     const Isa wanted = named(word);
     if (wanted == Isa::best)
       throw Error(ErrorCode::bad_param, std::string("TURNOUT_ISA is '") + word +
-                                            "', expected one of sse4, avx2, avx512, avx512_dl, neon");
+                                            "', expected one of sse4, avx2, avx512, avx512_dl, avx512_bf16, neon");
     cap = static_cast<int>(wanted);
   }
   if (const auto isa = strongest(cap)) return *isa;

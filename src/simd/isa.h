@@ -8,7 +8,7 @@
 
 namespace turnout::core {
 
-inline constexpr int kIsaCount = 5;
+inline constexpr int kIsaCount = 6;
 
 // The best set of this CPU, capped by TURNOUT_ISA. Throws Error(not_supported) on a CPU below x86-64-v2, and
 // Error(bad_param) if TURNOUT_ISA is not the name of an instruction set.
@@ -20,8 +20,8 @@ std::string isa_note();
 // `wanted` if this CPU and this build support it; otherwise throws Error(not_supported).
 Isa resolve_isa(Isa wanted);
 
-// The instruction set that kernels without avx512_dl code use in a context of `isa`.
-constexpr Isa without_dl(Isa isa) { return isa == Isa::avx512_dl ? Isa::avx512 : isa; }
+// The instruction set of kernels that are compiled for none after `last`, in a context of `isa`.
+constexpr Isa at_most(Isa isa, Isa last) { return isa != Isa::neon && isa > last ? last : isa; }
 
 // One entry per Isa; nullptr if this build has no code for it.
 template <class Kernels>

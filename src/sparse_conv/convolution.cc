@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "core/dtypes.h"
+#include "core/pieces.h"
 #include "core/saturate.h"
 #include "runtime/parallel.h"
+#include "simd/half.h"
 #include "sparse_conv/signature.h"
 #include "turnout/sparse_conv.h"
 
@@ -16,7 +19,7 @@ namespace families::sparse_conv {
 using namespace core;
 namespace {
 
-constexpr std::int64_t kBlockBytes = 128 << 10;  // of sums, which stay in the L2 cache
+constexpr std::int64_t kBlockBytes = 256 << 10;  // of sums, which stay in the L2 cache
 constexpr std::int64_t kLeastRows = 64;          // of a block; fewer leave most tiles of a product incomplete
 constexpr std::int64_t kMostBatch = 96;          // pairs; a multiple of 4, 6 and 8 rows
 constexpr std::int64_t kBatchBytes = 256 << 10;  // of widened rows
@@ -32,6 +35,14 @@ int block_bits_for(std::int64_t rows, std::int64_t row_bytes, int threads) {
   // Four blocks per thread if there are enough rows, so that threads finish at about the same time.
   if (threads > 1) most = std::min(most, std::max(kLeastRows, rows / (4 * threads)));
   return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(most, 8)))) - 1;
+}
+
+// With few channels, a product for each pair would spend most of its time on its sums.
+constexpr std::int64_t kFewChannels = 8, kMostGathered = 1024;
+
+std::int64_t gathered_for(const Pairs& pairs, const ConvolutionShape& shape) {
+  const std::int64_t all = saturating_product(pairs.offsets, shape.depth);
+  return pairs.offsets > 1 && shape.depth <= kFewChannels && all <= kMostGathered ? all : 0;
 }
 
 std::int64_t batch_for(std::int64_t row_bytes) {
@@ -81,7 +92,7 @@ void check_filter_strides(const Arguments& arguments, const Positions& at) {
 template <class Lane>
 struct ConvolutionPlan<Lane>::Worker {
   Lane* sums;  // [rows of a block, padded columns]
-  Lane* wide;  // [batch, depth], for 16-bit rows
+  Lane* wide;  // [batch, depth], for 16-bit rows; or [rows of a block, gathered]
 };
 
 template <class Lane>
@@ -89,42 +100,148 @@ ConvolutionPlan<Lane>::ConvolutionPlan(const Pairs& pairs, const ConvolutionShap
                                        Isa isa, const ConstTensor& index)
     : pairs_(pairs),
       shape_(shape),
-      kernels_(matrix::kernels<Lane>(isa)),
-      padded_columns_(kernels_.padded(shape.columns)),
+      products_(isa, shape.dtype),
+      padded_columns_(products_.kernels().padded(shape.columns)),
       block_bits_(block_bits_for(pairs.to_rows, padded_columns_ * std::int64_t{sizeof(Lane)}, threads)),
       threads_(threads_for(pairs, shape, threads)),
       batch_(batch_for(shape.depth * std::int64_t{sizeof(Lane)})),
+      gathered_(gathered_for(pairs, shape)),
       lists_(pairs, block_bits_, threads_) {
   if (!index.is_absent()) kept_.emplace(index, pairs);
 }
 
 template <class Lane>
+std::size_t ConvolutionPlan<Lane>::worker_bytes() const {
+  return array_bytes<Lane>(padded_columns_ << block_bits_) +
+         std::max(products_.wide_bytes(batch_, shape_.depth), array_bytes<Lane>(gathered_ << block_bits_));
+}
+
+// The packed filters, by offset or all together.
+template <class Lane>
+std::size_t ConvolutionPlan<Lane>::filter_bytes() const {
+  return std::max(
+      static_cast<std::size_t>(pairs_.offsets) * products_.packed_bytes(shape_.depth, shape_.columns),
+      array_bytes<Lane>(products_.kernels().packed_size(gathered_, shape_.columns)));
+}
+
+template <class Lane>
 std::size_t ConvolutionPlan<Lane>::scratch_bytes() const {
-  const bool widens = size_of(shape_.dtype) == 2;
-  const std::size_t worker = array_bytes<Lane>(padded_columns_ << block_bits_) +
-                             (widens ? array_bytes<Lane>(batch_ * shape_.depth) : 0);
   return (kept_ ? kept_->scratch_bytes()
                 : lists_.scratch_bytes() + array_bytes<std::int64_t>(lists_.words())) +
-         array_bytes<Lane>(pairs_.offsets * kernels_.packed_size(shape_.depth, shape_.columns)) +
-         array_bytes<Lane>(padded_columns_) + static_cast<std::size_t>(threads_) * worker;
+         filter_bytes() + array_bytes<Lane>(padded_columns_) +
+         static_cast<std::size_t>(threads_) * worker_bytes();
 }
 
 template <class Lane>
 void ConvolutionPlan<Lane>::pack(Context& context, const ConvolutionOperands& operands) {
-  const std::int64_t size = kernels_.packed_size(shape_.depth, shape_.columns);
+  if (operands.bias != nullptr)
+    products_.kernels().widen(&operands.bias, shape_.dtype, 1, shape_.columns, bias_, padded_columns_);
+  gathers_ = gathered_ > 0 && pack_gathered(operands);
+  if (gathers_) return;
+  const std::size_t bytes = products_.packed_bytes(shape_.depth, shape_.columns);
   parallel_for(
       context, pairs_.offsets, 1,
       [&](std::int64_t k, std::int64_t) {
         if (pairs_.counts[k] == 0 && !kept_) return;  // the kept index may contain it nevertheless
         const auto* from = static_cast<const std::byte*>(operands.filters) +
                            k * operands.offset_stride * size_of(shape_.dtype);
-        kernels_.pack(
+        products_.pack(
             {from, shape_.dtype, shape_.depth, shape_.columns, operands.depth_stride, operands.column_stride},
-            packed_ + k * size);
+            packed_ + static_cast<std::size_t>(k) * bytes);
       },
       threads_);
-  if (operands.bias != nullptr)
-    kernels_.widen(&operands.bias, shape_.dtype, 1, shape_.columns, bias_, padded_columns_);
+}
+
+// Packs all filters as one matrix [offsets * depth, columns]. Returns false if they are not laid out as one,
+// or if one is not finite: its product with the 0 of an absent neighbour would be NaN.
+template <class Lane>
+bool ConvolutionPlan<Lane>::pack_gathered(const ConvolutionOperands& operands) {
+  if (operands.offset_stride != shape_.depth * operands.depth_stride) return false;
+  auto* packed = reinterpret_cast<Lane*>(packed_);
+  products_.kernels().pack({operands.filters, shape_.dtype, gathered_, shape_.columns, operands.depth_stride,
+                            operands.column_stride},
+                           packed);
+  return std::all_of(packed, packed + products_.kernels().packed_size(gathered_, shape_.columns),
+                     [](Lane v) { return std::isfinite(v); });
+}
+
+// Calls body(offset, row within the block, source row) for the pairs of a block in ascending offset.
+template <class Lane>
+template <class Body>
+void ConvolutionPlan<Lane>::for_each_pair(std::int64_t block, const Body& body) const {
+  // A block of a kept index may have more rows than `block`; pairs of other rows are skipped. Source rows and
+  // offsets are clamped, because the memory of a kept index may change during the call.
+  const PairsByRow own{pairs_.to_rows, block_bits_};
+  const auto rows = static_cast<std::uint64_t>(own.rows(block));
+  const std::int64_t of_index = block >> (by_row_.block_bits - block_bits_);
+  const std::int64_t first = own.first_row(block) - by_row_.first_row(of_index);
+  const std::int64_t last_from = pairs_.from_rows - 1, last_offset = pairs_.offsets - 1;
+  const ListedPair* const end = by_row_.end(of_index);
+  for (const ListedPair* pair = by_row_.begin(of_index); pair < end; ++pair) {
+    const ListedPair one = ListedPair::once(pair);
+    const auto row = static_cast<std::uint64_t>(one.row() - first);
+    if (row < rows)
+      body(std::min(one.offset(), last_offset), static_cast<std::int64_t>(row),
+           std::min(one.from(), last_from));
+  }
+}
+
+template <class Lane>
+void ConvolutionPlan<Lane>::multiply_pairs(std::int64_t block, const std::byte* base,
+                                           const Worker& worker) const {
+  const std::int64_t from_bytes = shape_.depth * size_of(shape_.dtype);
+  const std::size_t packed_bytes = products_.packed_bytes(shape_.depth, shape_.columns);
+  const void* from[kMostBatch];
+  Lane* to[kMostBatch];
+  std::int64_t count = 0, offset = 0;
+  const auto multiply = [&] {
+    products_.multiply(from, to, count, packed_ + static_cast<std::size_t>(offset) * packed_bytes,
+                       shape_.depth, padded_columns_, matrix::Write::add, worker.wide);
+    count = 0;
+  };
+  for_each_pair(block, [&](std::int64_t k, std::int64_t row, std::int64_t from_row) {
+    if (count == batch_ || (k != offset && count > 0)) multiply();
+    offset = k;
+    from[count] = base + from_row * from_bytes;
+    to[count++] = worker.sums + row * padded_columns_;
+  });
+  if (count > 0) multiply();
+}
+
+// Copies the elements of all neighbours of a row next to each other, with 0 for those that are absent, and
+// multiplies them at once.
+template <class Lane>
+void ConvolutionPlan<Lane>::multiply_gathered(std::int64_t block, const std::byte* base,
+                                              const Worker& worker) const {
+  const std::int64_t rows = PairsByRow{pairs_.to_rows, block_bits_}.rows(block);
+  std::fill_n(worker.wide, rows * gathered_, Lane{0});
+  visit_float(shape_.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    if constexpr (std::is_same_v<matrix::LaneOf<T>, Lane>) {
+      const auto add = [&]<int kDepth>(std::integral_constant<int, kDepth>) {
+        for_each_pair(block, [&](std::int64_t k, std::int64_t row, std::int64_t from_row) {
+          const T* from = reinterpret_cast<const T*>(base) + from_row * kDepth;
+          Lane* to = worker.wide + row * gathered_ + k * kDepth;
+          for (int c = 0; c < kDepth; ++c) to[c] += static_cast<Lane>(to_float(from[c]));
+        });
+      };
+      [&]<int... I>(std::integer_sequence<int, I...>) {
+        ((shape_.depth == I + 1 ? add(std::integral_constant<int, I + 1>()) : void()), ...);
+      }
+      (std::make_integer_sequence<int, int{kFewChannels}>());
+    }
+  });
+  const auto* packed = reinterpret_cast<const Lane*>(packed_);
+  for (const Piece piece : pieces(0, rows, kMostBatch)) {
+    const Lane* from[kMostBatch];
+    Lane* to[kMostBatch];
+    for (std::int64_t i = 0; i < piece.count; ++i) {
+      from[i] = worker.wide + (piece.begin + i) * gathered_;
+      to[i] = worker.sums + (piece.begin + i) * padded_columns_;
+    }
+    products_.kernels().multiply(from, to, piece.count, packed, gathered_, padded_columns_,
+                                 matrix::Write::store);
+  }
 }
 
 template <class Lane>
@@ -132,50 +249,20 @@ void ConvolutionPlan<Lane>::add_block(std::int64_t block, const ConvolutionOpera
                                       const Worker& worker) const {
   const PairsByRow own{pairs_.to_rows, block_bits_};
   const std::int64_t rows = own.rows(block);
-  const std::int64_t from_bytes = shape_.depth * size_of(shape_.dtype);
   const std::int64_t to_bytes = shape_.columns * size_of(shape_.dtype);
-  const std::int64_t packed_size = kernels_.packed_size(shape_.depth, shape_.columns);
   const auto* base = static_cast<const std::byte*>(operands.from);
-  std::fill_n(worker.sums, rows * padded_columns_, Lane{0});
-
-  const void* there[kMostBatch];
-  const Lane* from[kMostBatch];
-  Lane* to[kMostBatch];
-  // A block of a kept index may have more rows than `block`; pairs of other rows are skipped. Source rows and
-  // offsets are clamped, because the memory of a kept index may change during the call.
-  const int more_bits = by_row_.block_bits - block_bits_;
-  const std::int64_t of_index = block >> more_bits;
-  const std::int64_t first = own.first_row(block) - by_row_.first_row(of_index);
-  const std::int64_t last_from = pairs_.from_rows - 1, last_offset = pairs_.offsets - 1;
-  const ListedPair* const end = by_row_.end(of_index);
-  for (const ListedPair* pair = by_row_.begin(of_index); pair < end;) {
-    ListedPair one = ListedPair::once(pair);
-    const std::int64_t k = one.offset();
-    std::int64_t count = 0;
-    do {
-      const auto row = static_cast<std::uint64_t>(one.row() - first);
-      if (row < static_cast<std::uint64_t>(rows)) {
-        const std::byte* at = base + std::min(one.from(), last_from) * from_bytes;
-        there[count] = at;
-        from[count] = reinterpret_cast<const Lane*>(at);
-        to[count++] = worker.sums + static_cast<std::int64_t>(row) * padded_columns_;
-      }
-      if (++pair == end) break;
-      one = ListedPair::once(pair);
-    } while (count < batch_ && one.offset() == k);
-    if (size_of(shape_.dtype) == 2) {
-      kernels_.widen(there, shape_.dtype, count, shape_.depth, worker.wide, shape_.depth);
-      for (std::int64_t i = 0; i < count; ++i) from[i] = worker.wide + i * shape_.depth;
-    }
-    kernels_.multiply(from, to, count, packed_ + std::min(k, last_offset) * packed_size, shape_.depth,
-                      padded_columns_, matrix::Write::add);
+  if (gathers_) {
+    multiply_gathered(block, base, worker);
+  } else {
+    std::fill_n(worker.sums, rows * padded_columns_, Lane{0});
+    multiply_pairs(block, base, worker);
   }
 
   auto* out = static_cast<std::byte*>(operands.to) + own.first_row(block) * to_bytes;
   const Lane* bias = operands.bias != nullptr ? bias_ : nullptr;
   for (std::int64_t row = 0; row < rows; ++row)
-    kernels_.round(worker.sums + row * padded_columns_, bias, shape_.columns, out + row * to_bytes,
-                   shape_.dtype);
+    products_.kernels().round(worker.sums + row * padded_columns_, bias, shape_.columns, out + row * to_bytes,
+                              shape_.dtype);
 }
 
 template <class Lane>
@@ -186,18 +273,17 @@ void ConvolutionPlan<Lane>::run(Context& context, Call& call, const PairRows& fr
   } else {
     by_row_ = lists_.build(context, call, from, to, scratch.take<std::int64_t>(lists_.words()), scratch);
   }
-  packed_ = scratch.take<Lane>(pairs_.offsets * kernels_.packed_size(shape_.depth, shape_.columns));
+  packed_ = scratch.take<std::byte>(static_cast<std::int64_t>(filter_bytes()));
   bias_ = scratch.take<Lane>(padded_columns_);
   const std::int64_t sums = padded_columns_ << block_bits_;
-  const std::int64_t wide = size_of(shape_.dtype) == 2 ? batch_ * shape_.depth : 0;
   auto* memory = scratch.rest();
-  const auto worker_bytes = array_bytes<Lane>(sums) + array_bytes<Lane>(wide);
+  const std::size_t bytes = worker_bytes();
   pack(context, operands);
   const std::int64_t blocks = PairsByRow{pairs_.to_rows, block_bits_}.blocks();
   parallel_for(
       context, blocks, 1,
       [&](std::int64_t block, std::int64_t, int number) {
-        std::byte* own = memory + static_cast<std::size_t>(number) * worker_bytes;
+        std::byte* own = memory + static_cast<std::size_t>(number) * bytes;
         const Worker worker{reinterpret_cast<Lane*>(own),
                             reinterpret_cast<Lane*>(own + array_bytes<Lane>(sums))};
         add_block(block, operands, worker);
@@ -220,6 +306,7 @@ void convolve(Call& call, const ConstTensor& indice_pairs, const ConstTensor& in
     using Lane = typename decltype(lane)::type;
     ConvolutionPlan<Lane> plan(pairs, shape, context.threads(), context.isa(), index);
     call.chose(index.is_absent() ? "blocks of rows" : "blocks of a kept index", plan.threads());
+    call.uses(plan.last_isa());
     Scratch& scratch = call.scratch(pairs.scratch_bytes() + plan.scratch_bytes());
     keep_counts(call, indice_num, pairs, scratch);
     plan.run(context, call, from, to, operands, scratch);

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "core/grain.h"
-#include "matrix/matrix.h"
+#include "matrix/row_products.h"
 #include "runtime/call.h"
 #include "runtime/interrupt.h"
 #include "sparse_conv/kept_index.h"
@@ -42,6 +42,7 @@ class ConvolutionPlan {
 
   std::size_t scratch_bytes() const;
   int threads() const { return threads_; }
+  Isa last_isa() const { return products_.last_isa(); }
 
   // Throws for a pair with a row out of range before anything is written.
   void run(Context& context, core::Call& call, const PairRows& from, const PairRows& to,
@@ -49,19 +50,30 @@ class ConvolutionPlan {
 
  private:
   struct Worker;  // memory of a thread
+  std::size_t worker_bytes() const;
+  std::size_t filter_bytes() const;
   void pack(Context& context, const ConvolutionOperands& operands);
+  bool pack_gathered(const ConvolutionOperands& operands);
+  template <class Body>
+  void for_each_pair(std::int64_t block, const Body& body) const;
+  void multiply_pairs(std::int64_t block, const std::byte* base, const Worker& worker) const;
+  void multiply_gathered(std::int64_t block, const std::byte* base, const Worker& worker) const;
   void add_block(std::int64_t block, const ConvolutionOperands& operands, const Worker& worker) const;
 
   const Pairs& pairs_;
   const ConvolutionShape shape_;
-  const core::matrix::Kernels<Lane>& kernels_;
+  const core::matrix::RowProducts<Lane> products_;
   const std::int64_t padded_columns_;
   const int block_bits_, threads_;
-  const std::int64_t batch_;  // the number of pairs that are multiplied at once
+  const std::int64_t batch_;  // pairs that are multiplied together
+  // Few channels: the elements of a row that are multiplied together, those of all offsets; otherwise 0.
+  const std::int64_t gathered_;
+  bool gathers_ = false;
   PairLists lists_;
   std::optional<KeptIndex> kept_;
   PairsByRow by_row_;
-  Lane *packed_ = nullptr, *bias_ = nullptr;
+  std::byte* packed_ = nullptr;
+  Lane* bias_ = nullptr;
 };
 
 // filters_grad[k] = the sum of outer products of the rows of its pairs, 512 pairs at a time.
@@ -72,6 +84,7 @@ class FilterGradientPlan {
 
   std::size_t scratch_bytes() const;
   int threads() const { return threads_; }
+  Isa last_isa() const { return products_.last_isa(); }
 
   struct Operands {
     const void* from;    // [from_rows, depth]
@@ -93,7 +106,7 @@ class FilterGradientPlan {
 
   const Pairs& pairs_;
   const ConvolutionShape shape_;
-  const core::matrix::Kernels<Lane>& kernels_;
+  const core::matrix::RowProducts<Lane> products_;
   const std::int64_t padded_columns_;
   const int threads_;
   const core::Stop stop_;

@@ -34,8 +34,8 @@ FilterGradientPlan<Lane>::FilterGradientPlan(const Pairs& pairs, const Convoluti
                                              Isa isa)
     : pairs_(pairs),
       shape_(shape),
-      kernels_(matrix::kernels<Lane>(isa)),
-      padded_columns_(kernels_.padded(shape.columns)),
+      products_(isa, shape.dtype),
+      padded_columns_(products_.kernels().padded(shape.columns)),
       threads_(static_cast<double>(pairs.total) * static_cast<double>(shape.depth) *
                            static_cast<double>(shape.columns) <
                        kParallelProducts
@@ -44,16 +44,15 @@ FilterGradientPlan<Lane>::FilterGradientPlan(const Pairs& pairs, const Convoluti
   // A single thread takes all offsets together, so that it uses neighbouring rows for all of them while they
   // are in the cache. Several threads take groups of offsets, or slices of results if there are few offsets.
   groups_ = threads_ == 1 ? 1 : std::clamp<std::int64_t>(pairs.offsets, 1, 4 * threads_);
-  const std::int64_t tiles = std::max<std::int64_t>(1, shape.depth / kernels_.tile_rows);
+  const std::int64_t tiles = std::max<std::int64_t>(1, shape.depth / products_.kernels().tile_rows);
   slices_ = std::clamp<std::int64_t>((threads_ == 1 ? 1 : 4 * threads_) / groups_, 1, tiles);
 }
 
 template <class Lane>
 std::size_t FilterGradientPlan<Lane>::scratch_bytes() const {
-  const bool widens = size_of(shape_.dtype) == 2;
-  const std::size_t worker =
-      array_bytes<Lane>(shape_.depth * padded_columns_) +
-      (widens ? array_bytes<Lane>(kBatch * shape_.depth) + array_bytes<Lane>(kBatch * shape_.columns) : 0);
+  const std::size_t worker = array_bytes<Lane>(shape_.depth * padded_columns_) +
+                             products_.wide_bytes(kBatch, shape_.depth) +
+                             products_.wide_bytes(kBatch, shape_.columns);
   return array_bytes<Lane>(pairs_.offsets * shape_.depth * padded_columns_) +
          static_cast<std::size_t>(threads_) * worker;
 }
@@ -74,7 +73,8 @@ typename FilterGradientPlan<Lane>::Task FilterGradientPlan<Lane>::task(std::int6
     return k;
   };
   const auto row_of = [&](std::int64_t s) {
-    return s == slices_ ? shape_.depth : shape_.depth / kernels_.tile_rows * s / slices_ * kernels_.tile_rows;
+    const std::int64_t tile = products_.kernels().tile_rows;
+    return s == slices_ ? shape_.depth : shape_.depth / tile * s / slices_ * tile;
   };
   return {first_of(group), first_of(group + 1), row_of(slice), row_of(slice + 1)};
 }
@@ -90,31 +90,21 @@ void FilterGradientPlan<Lane>::add_chunk(std::int64_t k, std::int64_t chunk, con
   const std::int32_t *from_row = pairs_.from(k), *with_row = pairs_.to(k);
   std::fill_n(worker.sum, depth * padded_columns_, Lane{0});
 
-  const void *from_there[kBatch], *with_there[kBatch];
-  const Lane *from[kBatch], *with[kBatch];
+  const void *from[kBatch], *with[kBatch];
   const std::int64_t end = std::min((chunk + 1) * kChunk, pairs_.counts[k]);
   for (const auto [j, count] : pieces(chunk * kChunk, end, kBatch)) {
     for (std::int64_t i = 0; i < count; ++i) {
       const bool is_identity = k == pairs_.identity;
       const auto a = is_identity ? static_cast<std::uint32_t>(j + i) : row_once(from_row + j + i, last_from);
       const auto b = is_identity ? a : row_once(with_row + j + i, last_with);
-      from_there[i] = from_base + std::int64_t{a} * shape_.depth * size;
-      with_there[i] = with_base + std::int64_t{b} * shape_.columns * size;
-      from[i] = static_cast<const Lane*>(from_there[i]);
-      with[i] = static_cast<const Lane*>(with_there[i]);
+      from[i] = from_base + std::int64_t{a} * shape_.depth * size;
+      with[i] = with_base + std::int64_t{b} * shape_.columns * size;
     }
-    if (size == 2) {
-      kernels_.widen(from_there, shape_.dtype, count, depth, worker.from, depth);
-      kernels_.widen(with_there, shape_.dtype, count, shape_.columns, worker.with, shape_.columns);
-      for (std::int64_t i = 0; i < count; ++i) {
-        from[i] = worker.from + i * depth;
-        with[i] = worker.with + i * shape_.columns;
-      }
-    }
-    kernels_.add_outer(from, with, count, depth, shape_.columns, worker.sum, padded_columns_);
+    products_.add_outer(from, with, count, depth, shape_.columns, worker.sum, padded_columns_, worker.from,
+                        worker.with);
   }
   Lane* total = sums_ + (k * shape_.depth + task.begin) * padded_columns_;
-  kernels_.round(worker.sum, total, depth * padded_columns_, total, dtype_of<Lane>);
+  products_.kernels().round(worker.sum, total, depth * padded_columns_, total, dtype_of<Lane>);
 }
 
 // All offsets of a task advance through their pairs at the same pace, so that they use the same rows.
@@ -138,18 +128,17 @@ void FilterGradientPlan<Lane>::sum_task(const Task& task, const Operands& operan
   auto* out = static_cast<std::byte*>(operands.filters_grad);
   for (std::int64_t k = task.first; k < task.last; ++k)
     for (std::int64_t row = k * shape_.depth + task.begin; row < k * shape_.depth + task.end; ++row)
-      kernels_.round(sums_ + row * padded_columns_, nullptr, shape_.columns,
-                     out + row * shape_.columns * size_of(shape_.dtype), shape_.dtype);
+      products_.kernels().round(sums_ + row * padded_columns_, nullptr, shape_.columns,
+                                out + row * shape_.columns * size_of(shape_.dtype), shape_.dtype);
 }
 
 template <class Lane>
 void FilterGradientPlan<Lane>::run(Context& context, const Operands& operands, Scratch& scratch) {
   sums_ = scratch.take<Lane>(pairs_.offsets * shape_.depth * padded_columns_);
   auto* memory = scratch.rest();
-  const bool widens = size_of(shape_.dtype) == 2;
   const std::size_t sum_bytes = array_bytes<Lane>(shape_.depth * padded_columns_);
-  const std::size_t from_bytes = widens ? array_bytes<Lane>(kBatch * shape_.depth) : 0;
-  const std::size_t with_bytes = widens ? array_bytes<Lane>(kBatch * shape_.columns) : 0;
+  const std::size_t from_bytes = products_.wide_bytes(kBatch, shape_.depth);
+  const std::size_t with_bytes = products_.wide_bytes(kBatch, shape_.columns);
   const std::int64_t tasks = groups_ * slices_;
   parallel_for(
       context, tasks, 1,
@@ -184,6 +173,7 @@ void indice_convolution_backward_filter(const ConstTensor& features, const Const
     FilterGradientPlan<typename decltype(lane)::type> plan(
         pairs, {features.dtype, features.shape[1], output_grad.shape[1]}, context.threads(), context.isa());
     call.chose("chunks of pairs", plan.threads());
+    call.uses(plan.last_isa());
     Scratch& scratch = call.scratch(pairs.scratch_bytes() + plan.scratch_bytes());
     keep_counts(call, indice_num, pairs, scratch);
     check_pairs(context, call, pairs, from, with);

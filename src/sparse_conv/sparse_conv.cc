@@ -20,7 +20,7 @@ void write_pairs(Context& context, Call& call, const PairIndex& index, const Con
   if (out_indices.shape[0] < index.active())
     call.refuse(concat(call.name("out_indices"), ".shape[0] is ", out_indices.shape[0],
                        ", expected at least ", index.active(), " = num_act_out"));
-  call.uses_dl();
+  call.uses(Isa::avx512_dl);
   const PairWriter writer(index, indices, context.threads());
   Scratch scratch = call.lease(writer.scratch_bytes());
   writer.run(context, out_indices, indice_pairs, indice_num, scratch);

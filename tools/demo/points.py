@@ -112,7 +112,7 @@ def dynamic_scatter(backward: bool) -> Job:
     count, channels = len(cloud()), 64
     coors = turnout.voxelize(cloud(), VOXEL, RANGE)
     random = np.random.default_rng(0)
-    # As after a ReLU, half of the values are 0, so many voxels have several points with the maximum.
+    # As after a ReLU, half of the values are 0: in many voxels several points have the maximum.
     feats = np.maximum(random.standard_normal((count, channels), dtype=np.float32), 0)
     out = turnout.dynamic_scatter_forward(feats, coors)
     voxel_feats, _, *index = out

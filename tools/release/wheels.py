@@ -193,7 +193,7 @@ def main() -> int:
     options = parser.parse_args()
     machine, here = options.machine, options.machine == platform.machine()
     found = interpreters(options.interpreters)
-    isa = "avx2" if options.quick else "avx512_dl"
+    isa = "avx2" if options.quick else "avx512_bf16"
     build_dir = ROOT / "build" / f"zig-{machine}"
     into = ROOT / "build" / "wheels"
     into.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from turnout.torch.moe_routing import _combine
 from turnout.torch.registration import gradient
 
 if TYPE_CHECKING:
-    from turnout.typing import ExpertActivation
+    from turnout.typing import ExpertActivation, ExpertPrecision
 
 __all__ = [
     "grouped_experts",
@@ -171,6 +171,7 @@ def moe_experts(
     interleaved: bool = False,
     alpha: float = 1.702,
     limit: float | None = None,
+    precision: ExpertPrecision = "float32",
     transposed: bool = False,
 ) -> torch.Tensor:
     """:func:`turnout.moe_experts` with gradients for the tokens, ``topk_weights``, weights and biases.
@@ -195,8 +196,8 @@ def moe_experts(
     tensors = hidden_states, topk_ids, topk_weights, w13, w2, w13_bias, w2_bias
     options = activation, gated, interleaved, alpha, limit
     if hidden_states.dtype != torch.float64:
-        return _experts(*tensors, *options)
-    _experts(*(_without_values(t) for t in tensors), *options)  # checks shapes and options
+        return _experts(*tensors, *options, precision)
+    _experts(*(_without_values(t) for t in tensors), *options, precision)  # checks shapes and options
     return _composed(*tensors, *options)
 
 

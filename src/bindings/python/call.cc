@@ -363,10 +363,6 @@ std::int64_t PythonCall::choice_value(nb::handle object) {
   return value;
 }
 
-std::int64_t PythonCall::named_value(nb::handle object) {
-  return named_value(object, signature_.scalars[next_scalar_++]);
-}
-
 std::int64_t PythonCall::named_value(nb::handle object, const Scalar& choice) const {
   const bool is_text = PyUnicode_Check(object.ptr()) != 0;
   std::int64_t count = 0, found = -1;

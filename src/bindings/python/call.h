@@ -12,6 +12,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
 #include <array>
 #include <initializer_list>
 #include <optional>
@@ -70,8 +71,10 @@ class PythonCall {
   }
   // The same, given as one of the names that the signature has for its values.
   template <class Enum>
-  Enum named_choice(nb::handle object) {
-    return static_cast<Enum>(named_value(object));
+  Enum named_choice(nb::handle object, std::string_view name) {
+    const auto* scalar = std::find_if(signature_.scalars.begin(), signature_.scalars.end(),
+                                      [&](const core::Scalar& one) { return one.name == name; });
+    return static_cast<Enum>(named_value(object, *scalar));
   }
 
   // A vector scalar: a sequence of least .. most integers. `origin` is what determines its length, for error
@@ -194,7 +197,6 @@ class PythonCall {
   const Seen& library_of(const core::Argument& argument) const;
   nb::object first_rows(int result, std::int64_t rows) const;
   std::int64_t choice_value(nb::handle object);
-  std::int64_t named_value(nb::handle object);
 
   static constexpr core::Renames kOwnNames = {};
   const core::Signature& signature_;
