@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from conftest import same_bits
 from test_strided import LAYOUTS
-from varied_calls import ARRAYS, CALLS, OPERATORS, results_of
+from varied_calls import ARRAYS, CALLS, OPERATORS, public, results_of
 
 from turnout import cases
 
@@ -74,15 +74,14 @@ def test_all_inputs_strided(op, layout):
 PROGRAM = """
 import pickle, sys
 import turnout
-for name, arguments in pickle.load(open(sys.argv[1], "rb")):
-    getattr(turnout, name)(**arguments)
+for name, options, arguments in pickle.load(open(sys.argv[1], "rb")):
+    getattr(turnout, name)(**arguments, **options)
 """
 
 
 def test_recorded_calls_of_every_operator_are_replayed(tmp_path):
     folder, calls = tmp_path / "calls", tmp_path / "calls.pickle"
-    names = {"voxelize_hard": "voxelize"}
-    calls.write_bytes(pickle.dumps([(names.get(op, op), call) for op, call in CALLS.items()]))
+    calls.write_bytes(pickle.dumps([(*public(op), call) for op, call in CALLS.items()]))
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(calls)],
         capture_output=True,

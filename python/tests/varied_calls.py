@@ -6,8 +6,6 @@ import turnout
 from turnout import _core
 
 OPERATORS = [row["op"] for row in _core.schemas()]
-# Operators that a public function of another name calls.
-FUNCTIONS = {"voxelize_hard": turnout.voxelize}
 # An index must have been made from the pairs that it is passed with, which vary.
 LEFT_OUT = {("indice_convolution_forward", "index"), ("indice_convolution_backward_data", "index")}
 
@@ -15,12 +13,19 @@ LEFT_OUT = {("indice_convolution_forward", "index"), ("indice_convolution_backwa
 MODES = {"dynamic_scatter_backward": {"reduce_type": "max"}}
 
 
-def function_of(op):
-    return FUNCTIONS[op] if op in FUNCTIONS else getattr(turnout, op)
+def public(op):
+    """The name of the public function that calls an operator, and the option that makes it do so."""
+    if op == "voxelize_hard":
+        return "voxelize", {}
+    for option in ("aligned", "all"):
+        if op.endswith(f"_{option}"):
+            return op.removesuffix(f"_{option}"), {option: True}
+    return op, {}
 
 
 def results_of(op, arguments):
-    results = function_of(op)(**arguments)
+    name, options = public(op)
+    results = getattr(turnout, name)(**arguments, **options)
     return results if isinstance(results, tuple) else (results,)
 
 
@@ -58,7 +63,7 @@ def varied(op):
     call = {name: value for name, value in _core.example(op).items() if (op, name) not in LEFT_OUT}
     call |= MODES.get(op, {})
     for name, value in call.items():
-        if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f" and len(np.unique(value)) == 1:
             values = rng.integers(1, 5, value.shape) / 2  # few, so that maxima have equals
             values.flat[-1] = 2.5
             call[name] = values.astype(value.dtype)
