@@ -27,6 +27,7 @@ inline mluOpDataType_t c_dtype(DType dtype) {
 struct BrokenCall {
   struct Part {
     mluOpDataType_t dtype;
+    mluOpTensorLayout_t layout = MLUOP_LAYOUT_ARRAY;
     bool described = true;
     bool strided = false;
     bool has_data = true;
@@ -209,8 +210,8 @@ struct BrokenCall {
     std::int64_t step = part.strided ? 2 : 1;
     for (std::size_t d = sizes.size(); d-- > 0; step *= std::max<std::int64_t>(sizes[d], 0)) stride[d] = step;
     if (sizes.empty()) mluOpSetTensorDescriptorPointerMode(desc, MLUOP_POINTER_MODE_HOST);
-    EXPECT_EQ(mluOpSetTensorDescriptorEx_v2(desc, MLUOP_LAYOUT_ARRAY, part.dtype,
-                                            static_cast<int>(sizes.size()), sizes.data(), stride.data()),
+    EXPECT_EQ(mluOpSetTensorDescriptorEx_v2(desc, part.layout, part.dtype, static_cast<int>(sizes.size()),
+                                            sizes.data(), stride.data()),
               MLUOP_STATUS_SUCCESS);
   }
 };

@@ -3,6 +3,8 @@
 // nothing may be written. The test has no code per operator.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "c_faults.h"
 #include "last_log_line.h"
 
@@ -25,6 +27,69 @@ TEST_P(CNegative, TheExampleLogsOneLineWithItsAlgorithm) {
   if (is_query) return;
   EXPECT_TRUE(line.has("[turnout] " + std::string(signature.op) + "(")) << line.text();
   EXPECT_NE(line.value("algorithm"), "") << line.text();
+}
+
+// The line has the dtype, shape and layout of every tensor, and the value of every scalar.
+TEST_P(CNegative, TheLogLineHasEveryArgument) {
+  if (signature.op.ends_with("WorkspaceSize")) return;  // queries are not logged
+  BrokenCall call(op);
+  const LastLogLine line;
+  ASSERT_EQ(invoke(call), MLUOP_STATUS_SUCCESS) << last_message;
+  const auto joined = [](const auto& values, const char* separator) {
+    std::string text;
+    for (std::int64_t value : values) text += (text.empty() ? "" : separator) + std::to_string(value);
+    return text;
+  };
+  for (int i = 0; i < signature.arguments.count; ++i) {
+    const Argument& argument = signature.arguments[i];
+    std::string expected = std::string(argument.name) + " " +
+                           std::string(name_of(call.example.tensors[static_cast<std::size_t>(i)].dtype)) +
+                           "[" + joined(call.shape(i), ", ") + "]";
+    if (!argument.by_pointer) expected += " LAYOUT_ARRAY";
+    EXPECT_TRUE(line.has(expected)) << expected << " is not in " << line.text();
+  }
+  for (int i = 0; i < signature.scalars.count; ++i) {
+    const auto n = static_cast<std::size_t>(i);
+    const core::Scalar& scalar = signature.scalars[i];
+    std::string expected = std::string(scalar.name) + " ";
+    if (!scalar.is_real)
+      expected +=
+          scalar.is_vector ? joined(call.example.vectors[n], "x") : std::to_string(call.example.sizes[n]);
+    EXPECT_TRUE(line.has(expected)) << expected << " is not in " << line.text();
+  }
+}
+
+// Calls with nothing to compute are logged from level 5 on. Some still write results, and are calls.
+TEST_P(CNegative, EmptyCallsAreLoggedFromLevelFiveOn) {
+  for (const Fault& fault : faults) {
+    if (fault.step == kHandle) continue;
+    const Check check = signature.order[fault.step].check;
+    if (check != Check::any_empty && check != Check::outputs_empty) continue;
+    BrokenCall call(op);
+    fault.apply(call);
+    for (int level : {1, 5}) {
+      const LastLogLine line(level);
+      ASSERT_EQ(invoke(call), MLUOP_STATUS_SUCCESS) << fault.what << ": " << last_message;
+      if (op.writes_when_empty || signature.op.ends_with("WorkspaceSize")) continue;
+      EXPECT_EQ(line.count(), level == 5 ? 1 : 0) << fault.what << ": " << line.text();
+      EXPECT_EQ(line.has("): skipped"), level == 5) << fault.what << ": " << line.text();
+    }
+  }
+}
+
+// The functions of the design documents take tensors of any layout, as MLU-OPS does.
+TEST_P(CNegative, LayoutsAreNotChecked) {
+  const std::set<std::string_view> kDocumented = {
+      "mluOpMoeDispatchForward", "mluOpGetIndicePairs", "mluOpDynamicPointToVoxelBackward",
+      "mluOpDynamicScatterBackward", "mluOpMutualInformationBackward"};
+  if (!kDocumented.contains(signature.op)) return;
+  for (int i = 0; i < signature.arguments.count; ++i) {
+    for (int layout : {static_cast<int>(MLUOP_LAYOUT_NCHW), static_cast<int>(MLUOP_LAYOUT_NTC), 77}) {
+      BrokenCall call(op);
+      call.parts[static_cast<std::size_t>(i)].layout = static_cast<mluOpTensorLayout_t>(layout);
+      EXPECT_EQ(invoke(call), MLUOP_STATUS_SUCCESS) << signature.arguments[i].name << ": " << last_message;
+    }
+  }
 }
 
 TEST_P(CNegative, OptionalArgumentsAndDimensionsMayBeAbsent) {

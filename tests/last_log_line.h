@@ -9,9 +9,9 @@ namespace turnout::test {
 
 class LastLogLine {
  public:
-  LastLogLine() {
+  explicit LastLogLine(int level = 1) {
     set_log(
-        1,
+        level,
         [](int, const char* line, void* user) {
           auto& self = *static_cast<LastLogLine*>(user);
           self.text_ = line;

@@ -207,6 +207,8 @@ TEST_P(Negative, Extents) {
       const std::string_view size = names.count == 1 ? signature.names[names[0]] : std::string_view();
       expect_rejected("an extent one too large", ".shape[", resize(1), false, size);
       expect_rejected("an extent one too small", ".shape[", resize(-1), false, size);
+      const std::int64_t extent = valid_call().tensors[static_cast<std::size_t>(i)].shape[d];
+      if (extent > 1) expect_rejected("an extent to broadcast", ".shape[", resize(1 - extent), false, size);
     }
   }
 }

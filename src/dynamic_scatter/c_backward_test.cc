@@ -5,6 +5,8 @@
 #include <array>
 #include <climits>
 
+#include "last_log_line.h"
+
 namespace turnout::test {
 namespace {
 
@@ -37,14 +39,27 @@ TEST_F(CDynamicScatter, BackwardOfForwardEqualsTheDefinition) {
   }
 }
 
+// Every voxel has a point, and the forward call gives its maxima: nearly all of them pass a gradient on.
 TEST_F(CDynamicScatter, ScaleOfTheSeed) {
   const std::int64_t points = 17176, voxels = 13743, channels = 128;
-  Ints map(count_of(points));
-  for (std::size_t x = 0; x < map.size(); ++x)
-    map[x] = x % 97 == 0 ? -1 : static_cast<std::int32_t>(x * 7919 % voxels);
-  ScatterBackward(handle, channels, voxels, map, random_floats(count_of(voxels, channels), 1),
-                  random_floats(count_of(points, channels), 2), random_floats(count_of(voxels, channels), 3))
-      .expect_equal_to_definition();
+  Ints coors;
+  for (std::int64_t x = 0; x < points; ++x) {
+    const auto voxel = static_cast<std::int32_t>(x * 7919 % voxels);
+    const bool is_dropped = x >= voxels && x % 97 == 0;
+    coors.insert(coors.end(), {voxel / 400, is_dropped ? -1 : voxel % 20, voxel / 20 % 20});
+  }
+  for (int threads : {1, 2}) {
+    handle->context.set_threads(threads);
+    ScatterForward forward(handle, channels, voxels, coors, random_floats(count_of(points, channels), 2));
+    forward.expect_equal_to_definition(kDMax);
+    ASSERT_EQ(forward.num[0], voxels);
+    ScatterBackward call(forward);
+    const LastLogLine line;
+    call.expect_equal_to_definition();
+    EXPECT_EQ(line.value("algorithm"), "by voxel, streamed") << line.text();
+    const auto zeros = std::count(call.grad_feats.begin(), call.grad_feats.end(), 0.0f);
+    EXPECT_LT(zeros, points * channels / 4);
+  }
 }
 
 TEST_F(CDynamicScatter, OneVoxelAndOneEach) {

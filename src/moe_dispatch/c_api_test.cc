@@ -239,10 +239,11 @@ class CMoeDispatchGradient : public CMoeDispatch {
   }
 };
 
-// The sizes of MLU-OPS's test cases, including one with more tokens than slots, and one with very long rows.
+// The network scale and the sizes of MLU-OPS's test cases, including one with more tokens than slots, and one
+// with very long rows.
 TEST_F(CMoeDispatchGradient, NamedScales) {
-  for (const Scale& s : {Scale{33, 10, 512, 2}, Scale{8, 256, 128, 2}, Scale{35, 35, 51213, 1},
-                         Scale{819, 819, 2048, 2}, Scale{1, 1, 1, 1}}) {
+  for (const Scale& s : {Scale{18432, 11520, 512, 2}, Scale{33, 10, 512, 2}, Scale{8, 256, 128, 2},
+                         Scale{35, 35, 51213, 1}, Scale{819, 819, 2048, 2}, Scale{1, 1, 1, 1}}) {
     Buffers b(s, 23);
     expect_equal_to_definition(s, b);
   }

@@ -75,6 +75,13 @@ TEST_F(CMutualInformation, ScaleOfTheSeed) {
   call.expect_backward(true);
 }
 
+// More cells than the on-chip memory of the document holds, 163840.
+TEST_F(CMutualInformation, MoreCellsThanFitOnTheChip) {
+  Lattices call = random(1, 450, 400, 1);
+  call.expect_forward();
+  call.expect_backward(true);
+}
+
 TEST_F(CMutualInformation, ShapesAroundTheEdges) {
   for (std::int64_t symbols : {0, 1, 2, 7, 33}) {
     for (std::int64_t frames : {0, 1, 2, 16, 31}) {

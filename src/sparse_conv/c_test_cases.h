@@ -78,6 +78,9 @@ struct Pairs {
                 .dilation = dims(convolution.dilation),
                 .output_shape = dims(convolution.output),
                 .mode = convolution.sub_m ? ConvMode::submanifold : ConvMode::sparse});
+    expect_equal_to(want);
+  }
+  void expect_equal_to(const reference::Pairs& want) {
     Ints want_pairs(pairs.size(), -1), want_out(out.size(), -1), want_num;
     for (std::size_t k = 0; k < want.in.size(); ++k) {
       want_num.push_back(static_cast<std::int32_t>(want.in[k].size()));

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "sanitizer.h"
-#include "sparse_conv/test_cases.h"
+#include "sparse_conv/named_scales.h"
 
 namespace turnout::test {
 namespace {
@@ -56,41 +56,16 @@ TEST(SortedPairs, EqualTheDefinition) {
 
 // The scales of a LiDAR network. Sites are in clusters, so that many have neighbours, and shuffled.
 TEST(IndicePairs, NamedScales) {
-  const auto clustered = [](const IndicePairsParams& p, std::int64_t rows, unsigned seed) {
-    IndicePairsParams coarse = p;
-    for (int d = 0; d < 3; ++d) coarse.spatial_shape[d] = (p.spatial_shape[d] - 2) / 3;
-    std::mt19937 random(seed);
-    Sites sites;
-    for (const auto& corner : make_sites(Pattern::sorted, coarse, rows / 9 + 1, seed))
-      for (std::int64_t i = 0; i < 9; ++i)
-        sites.push_back(
-            {corner[0], 3 * corner[1] + (i + corner[3]) % 3, 3 * corner[2] + i / 3, 3 * corner[3] + i % 3});
-    sites.resize(static_cast<std::size_t>(rows) - 2);
-    sites.push_back({0, 0, 0, 0});
-    sites.push_back(
-        {p.batch_size - 1, p.spatial_shape[0] - 1, p.spatial_shape[1] - 1, p.spatial_shape[2] - 1});
-    std::shuffle(sites.begin(), sites.end(), random);
-    return sites;
-  };
   const std::vector<Isa> best = {Context().isa()};
   const std::int64_t reduced = kReducedShapes ? 16 : 1;
-  const IndicePairsParams submanifold{.batch_size = 4,
-                                      .spatial_shape = {41, 1440, 1440},
-                                      .kernel_size = {3, 3, 3},
-                                      .padding = {1, 1, 1},
-                                      .mode = ConvMode::submanifold};
-  Sites sites = clustered(submanifold, 248636 / reduced, 1);
+  const IndicePairsParams submanifold = submanifold_scale().params, sparse = sparse_scale().params;
+  Sites sites = clustered_sites(submanifold, submanifold_scale().rows / reduced, 1);
   compare<std::int32_t>(sites, submanifold, sorted_pairs(sites, completed(submanifold)),
                         {.isas = best, .threads = {1, 2}});
   EXPECT_EQ(watched(sites, submanifold).algorithm, "bitmap");
   EXPECT_LT(watched(sites, submanifold).scratch, 100 * 248636 + (16 << 20));
 
-  const IndicePairsParams sparse{.batch_size = 4,
-                                 .spatial_shape = {11, 360, 360},
-                                 .kernel_size = {3, 3, 3},
-                                 .stride = {2, 2, 2},
-                                 .padding = {0, 1, 1}};
-  sites = clustered(sparse, 149100 / reduced, 2);
+  sites = clustered_sites(sparse, sparse_scale().rows / reduced, 2);
   compare<std::int32_t>(sites, sparse, sorted_pairs(sites, completed(sparse)),
                         {.isas = best, .threads = {1, 2}, .spare = 3});
 }
@@ -175,6 +150,16 @@ TEST(IndicePairs, NumbersOfSitesAroundThoseOfAChunk) {
       compare<std::int32_t>(sites, p, sorted_pairs(sites, completed(p)), {.threads = {1}});
     }
   }
+}
+
+// MLU-OPS takes at most 1,000,000 sites; only its C function keeps that limit.
+TEST(IndicePairs, MoreThanAMillionSites) {
+  const std::int64_t rows = kReducedShapes ? 100'001 : 1'000'001;
+  const IndicePairsParams p{.spatial_shape = {2 * rows}, .kernel_size = {3}, .stride = {2}, .padding = {1}};
+  Sites sites;
+  for (std::int64_t i = 0; i < rows; ++i) sites.push_back({0, i * 3 % (2 * rows)});
+  compare<std::int32_t>(sites, p, sorted_pairs(sites, completed(p)),
+                        {.isas = {Context().isa()}, .threads = {1, 2}});
 }
 
 // The same sites in a small space, and in one so large that leaves are sorted instead of marked in a bitmap.
