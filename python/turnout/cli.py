@@ -178,9 +178,6 @@ def _run(arguments: argparse.Namespace) -> int | Callable[[], int]:
     if not arguments.program:
         raise ValueError("run: there is no program, expected `turnout run SCRIPT` or `turnout run -m MODULE`")
     name, *rest = arguments.program
-    if not arguments.module and name in {function["op"] for function in _core.functions()}:
-        print(f"turnout: `turnout run {name}` is now `turnout call {name}`", file=sys.stderr)
-        return main(["call", *arguments.program])
     from turnout import launch
 
     run = launch.program(name, rest, is_module=arguments.module)
@@ -274,8 +271,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--packages",
         metavar="NAMES",
-        help="install the stand-ins of these packages, separated by commas (default: of those that are absent "
-        f"of {', '.join(PACKAGES)}); also {', '.join(NAMED_ONLY)}",
+        help="install the stand-ins of these packages, separated by commas (default: of those that are "
+        f"absent of {', '.join(PACKAGES)}); also {', '.join(NAMED_ONLY)}",
     )
     parser.add_argument(
         "--stub",
