@@ -62,8 +62,8 @@ def corners_of(box: NDArray[np.floating]) -> NDArray[np.floating]:
     signs = np.array([[i, j, k] for i in (-1, 1) for j in (-1, 1) for k in (-1, 1)]) / 2
     local = signs * [length, width, height]
     cos, sin = math.cos(heading), math.sin(heading)
-    turned = np.column_stack([cos * local[:, 0] - sin * local[:, 1], sin * local[:, 0] + cos * local[:, 1]])
-    return np.column_stack([turned + [x, y], local[:, 2] + z])
+    along, across, up = local.T
+    return np.column_stack([x + cos * along - sin * across, y + sin * along + cos * across, z + up])
 
 
 def label_of(name: str, box: NDArray[np.floating]) -> str | None:

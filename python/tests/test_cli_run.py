@@ -116,7 +116,8 @@ def test_stubs(script):
     done = run("--packages", "", "--stub", "SharedArray_, av2_", path)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        "NotImplementedError: attach: SharedArray_, av2_ can be imported, but not used: see turnout run --stub"
+        "NotImplementedError: attach: SharedArray_, av2_ can be imported, but not used: see "
+        "turnout run --stub"
     )
 
 

@@ -106,11 +106,11 @@ def test_wrappers_that_ask_for_a_gpu(lite):
     assert ops.points_in_boxes_all(points=points, boxes=boxes).tolist() == [[[1], [0]]]
     assert sys.modules["mmcv.ops.points_in_boxes"].points_in_boxes_part(points, boxes).dtype == torch.int32
     # What Turnout does not have yet is asked for, and refused, by the compiled module.
-    with pytest.raises(NotImplementedError, match="^furthest_point_sampling_forward: Turnout does not have"):
+    with pytest.raises(NotImplementedError, match=r"^furthest_point_sampling_forward: Turnout does not have"):
         ops.furthest_point_sample(points, 2)
-    with pytest.raises(NotImplementedError, match="^knn_forward: Turnout does not have"):
+    with pytest.raises(NotImplementedError, match=r"^knn_forward: Turnout does not have"):
         ops.knn(1, points, points, False)
-    with pytest.raises(ValueError, match="knn: k is 100, expected 1 .. 99"):
+    with pytest.raises(ValueError, match=r"knn: k is 100, expected 1 .. 99"):
         ops.knn(100, points)
 
 

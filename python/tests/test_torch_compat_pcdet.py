@@ -68,9 +68,9 @@ def test_wrappers_that_allocate_on_a_gpu(package):
     assert torch.cuda.IntTensor(2, 3).device == torch.cuda.LongTensor(2).device == torch.device("cpu")
     assert not torch.cuda.is_available()
     ours.uninstall()
-    with pytest.raises(Exception, match="(?i)cuda|nvidia"):
+    with pytest.raises(Exception, match=r"(?i)cuda|nvidia"):
         utils.overlaps(CAR, CAR)
-    with pytest.raises(Exception, match="(?i)cuda|nvidia"):
+    with pytest.raises(Exception, match=r"(?i)cuda|nvidia"):
         torch.ones(1).cuda()
 
 
