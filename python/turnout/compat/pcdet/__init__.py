@@ -1,10 +1,13 @@
 """OpenPCDet without its compiled modules, and without a GPU: ``turnout.compat.pcdet.install()``.
 
 Example:
-    >>> import turnout.compat.pcdet
-    >>> turnout.compat.pcdet.install()
-    >>> from pcdet.ops.iou3d_nms import iou3d_nms_cuda  # pcdet's own files do this
-    ... # doctest: +SKIP
+    >>> import sys, turnout.compat.pcdet
+    >>> turnout.compat.pcdet.install()  # then import pcdet
+    >>> compiled = sys.modules["pcdet.ops.iou3d_nms.iou3d_nms_cuda"]  # as pcdet's files find it
+    >>> boxes = torch.tensor([[0, 0, 0, 4, 2, 1.5, 0.3], [0.1, 0, 0, 4, 2, 1.5, 0.3]])
+    >>> keep = torch.zeros(2, dtype=torch.int64)
+    >>> compiled.nms_gpu(boxes, keep, 0.5)  # the number of boxes that are kept
+    1
     >>> turnout.compat.pcdet.uninstall()
 """
 
