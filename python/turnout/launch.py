@@ -79,9 +79,10 @@ def program(name: str, arguments: Sequence[str], *, is_module: bool) -> Callable
     elif Path(name).is_dir():
         folder, start = name, lambda: runpy.run_path(name, run_name="__main__")
     else:
-        with io.open_code(os.path.abspath(name)) as file:
+        path = os.path.abspath(name)
+        with io.open_code(path) as file:
             source = file.read()
-        folder, start = os.path.dirname(os.path.realpath(name)), lambda: _run_script(name, source)
+        folder, start = os.path.dirname(os.path.realpath(path)), lambda: _run_script(path, source)
 
     def run() -> int:
         sys.argv = [name, *arguments]
@@ -91,7 +92,8 @@ def program(name: str, arguments: Sequence[str], *, is_module: bool) -> Callable
             start()
         except Exception as error:
             # What python prints: the frames of the program, without those that have started it.
-            sys.excepthook(type(error), error, _frames_of_program(error.__traceback__))
+            frames = error.__traceback__ = _frames_of_program(error.__traceback__)
+            sys.excepthook(type(error), error, frames)
             return 1
         return 0
 
@@ -109,7 +111,6 @@ def _run_script(path: str, source: bytes) -> None:
 
 def _frames_of_program(traceback: TracebackType | None) -> TracebackType | None:
     own = (__file__, runpy.__file__, "<frozen runpy>")
-    first = traceback
-    while first is not None and first.tb_frame.f_code.co_filename in own:
-        first = first.tb_next
-    return first or traceback
+    while traceback is not None and traceback.tb_frame.f_code.co_filename in own:
+        traceback = traceback.tb_next
+    return traceback
