@@ -130,10 +130,26 @@ def rnnt_loss(scale: float) -> Iterator[tuple[str, int, Call]]:
     yield "rnnt_logprobs_simple_forward", cells, call
 
 
+def boxes(scale: float) -> Iterator[tuple[str, int, Call]]:
+    random = np.random.default_rng(0)
+    count, points = int(4096 * scale), int(200_000 * scale)
+    found = random.uniform([-70, -40, -1, 1, 1, 1, -3], [70, 40, 1, 5, 3, 2, 3], (count, 7)).astype(
+        np.float32
+    )
+    scores = random.random(count, dtype=np.float32)
+    yield "nms3d", count, reusing(turnout, "nms3d", boxes=found, scores=scores, threshold=0.1)
+    rotated = np.ascontiguousarray(found[:, [0, 1, 3, 4, 6]])
+    yield "nms_rotated", count, reusing(turnout, "nms_rotated", boxes=rotated, scores=scores, threshold=0.1)
+    pairs = {"boxes_a": found[:500], "boxes_b": found[-500:]}
+    yield "boxes_iou_bev", 500, reusing(turnout, "boxes_iou_bev", **pairs)
+    cloud = random.uniform([-80, -50, -2], [80, 50, 2], (points, 3)).astype(np.float32)
+    yield "points_in_boxes", points, reusing(turnout, "points_in_boxes", points=cloud, boxes=found[:100])
+
+
 FAMILIES = {
     family.__name__: family
     for family in (
         *(moe_dispatch, moe_re_routing, moe_experts, sparse_conv, mutual_information),
-        *(dynamic_scatter, rnnt_loss),
+        *(dynamic_scatter, rnnt_loss, boxes),
     )
 }

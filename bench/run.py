@@ -23,6 +23,7 @@ FAMILIES = [
         "mutual_information",
         "dynamic_scatter",
         "rnnt_loss",
+        "boxes",
     )
 ]
 # Parts of a family that can be run alone: modules beside its scenes.py, which has the rest.

@@ -135,10 +135,17 @@ def rnnt_loss() -> Iterator[Small]:
     yield Small("rnnt_logprobs_joint_forward", "rnnt_loss", arguments, ("logits",))
 
 
+def boxes() -> Iterator[Small]:
+    few = np.abs(_floats(8, 7))
+    yield Small("boxes_iou_bev", "boxes_iou_bev", {"boxes_a": few, "boxes_b": few[:4]})
+    suppressed = {"boxes": few, "scores": few[:, 0].copy(), "threshold": 0.1}
+    yield Small("nms3d", "nms3d", suppressed)
+
+
 FAMILIES: dict[str, Callable[[], Iterator[Small]]] = {
     family.__name__: family
     for family in (
         *(moe_dispatch, moe_re_routing, moe_experts, sparse_conv, mutual_information),
-        *(dynamic_scatter, rnnt_loss),
+        *(dynamic_scatter, rnnt_loss, boxes),
     )
 }

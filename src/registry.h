@@ -42,7 +42,9 @@ class Prepared {
 struct OperatorParts {
   // The definition, for the differential test and fuzzer: like Invoke, on copies of the arguments in which
   // floating-point numbers are f64 and integers i64.
-  void (*definition)(const Tensor* arguments, const ScalarValue* scalars) = nullptr;
+  std::int64_t (*definition)(const Tensor* arguments, const ScalarValue* scalars) = nullptr;
+  // The definition has the arguments in their own dtypes, and the operator has its results bit for bit.
+  bool is_exact = false;
   // Fills in the data of a call, if zeros are not valid data. Absent arguments have rank -1.
   void (*prepare)(const Tensor* arguments) = nullptr;
   // Finds the sizes that the Signature calls computed or adjusted: sizes[name], which is kUnknownExtent or
@@ -330,8 +332,8 @@ consteval Operator op(const Signature& signature, std::string_view example, cons
 
 // A definition with the parameters of the operator, without the Caller.
 template <auto function>
-void define(const Tensor* arguments, const ScalarValue* scalars) {
-  Parameters<decltype(function)>::template call<function>({}, arguments, scalars);
+std::int64_t define(const Tensor* arguments, const ScalarValue* scalars) {
+  return Parameters<decltype(function)>::template call<function>({}, arguments, scalars);
 }
 
 }  // namespace turnout::core

@@ -50,7 +50,7 @@ INSTANTIATE_TEST_SUITE_P(Operators, Differential, testing::ValuesIn(defined_oper
 // A definition that differs is noticed.
 TEST(Definition, AnotherOneIsNoticed) {
   Operator changed = *defined_operators().at(0);
-  changed.definition = [](const Tensor*, const core::ScalarValue*) {};
+  changed.definition = [](const Tensor*, const core::ScalarValue*) { return std::int64_t{0}; };
   Context context;
   Context* contexts[] = {&context};
   int noticed = 0;

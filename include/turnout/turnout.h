@@ -1,6 +1,7 @@
 // The whole C++ interface.
 #pragma once
 
+#include "turnout/boxes.h"
 #include "turnout/context.h"
 #include "turnout/dynamic_scatter.h"
 #include "turnout/error.h"

@@ -24,6 +24,10 @@ DIFFERENT = {
     # The names of other packages for what it does anyway.
     "moe_token_permute": {"padded_mode"},
     "sort_chunks_by_idxs": {"fused"},
+    # Each is two operators: for all pairs and for aligned boxes, for the first box of a point and for all.
+    **{f"boxes_{name}": {"aligned"} for name in ("overlap_bev", "iou_bev", "iou3d")},
+    "box_iou_rotated": {"aligned"},
+    "points_in_boxes": {"all"},
     # NumPy arrays may be written in place.
     "mutual_information_backward": {"overwrite_ans_grad"},
 }

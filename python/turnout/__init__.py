@@ -17,6 +17,7 @@ if hasattr(_sys, "_is_gil_enabled") and not _sys._is_gil_enabled():
         "turnout: the GIL is off, by PYTHON_GIL=0 or -X gil=0, expected PYTHON_GIL=1 or neither"
     )
 
+from turnout import boxes as _boxes
 from turnout import dynamic_scatter as _dynamic_scatter
 from turnout import global_pool as _global_pool
 from turnout import indice_convolution as _indice_convolution
@@ -30,6 +31,7 @@ from turnout import mutual_information as _mutual_information
 from turnout import rnnt_loss as _rnnt_loss
 from turnout import rnnt_pruning as _rnnt_pruning
 from turnout import scatter as _scatter
+from turnout.boxes import *
 from turnout.dynamic_scatter import *
 from turnout.global_pool import *
 from turnout.indice_convolution import *
@@ -64,6 +66,7 @@ __all__ = [
     "show_config",
     "trim",
 ]
+__all__ += _boxes.__all__
 __all__ += _dynamic_scatter.__all__
 __all__ += _global_pool.__all__
 __all__ += _indice_convolution.__all__

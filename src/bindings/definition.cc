@@ -235,6 +235,7 @@ class DrawnCall {
   DrawnCall(const Operator& op, const Schema& schema, const Drawn& drawn, Context& context)
       : schema_(schema), signature_(*op.signature), drawn_(drawn), context_(context) {
     results.resize(schema.results().size());
+    rooms.resize(schema.results().size());
     gives_results.assign(schema.results().size(), false);
   }
 
@@ -267,6 +268,7 @@ class DrawnCall {
   Tensor new_result(int r, int, DType dtype, const std::int64_t* shape, int rank) {
     OwnedTensor& result = results[static_cast<std::size_t>(r)] = OwnedTensor(dtype, shape, rank);
     std::memset(result.memory.data(), 0x5A, result.memory.size() * 8);
+    rooms[static_cast<std::size_t>(r)] = result;
     return result.tensor;
   }
   void no_result(int r, int, DType) { results[static_cast<std::size_t>(r)] = {}; }
@@ -288,6 +290,7 @@ class DrawnCall {
   }
 
   std::vector<OwnedTensor> results;
+  std::vector<OwnedTensor> rooms;  // the new results before they are shortened
   std::vector<bool> gives_results;
 
  private:
@@ -316,8 +319,10 @@ double tolerance_of(DType dtype) {
   }
 }
 
-// What is wrong with a result, given that of the definition; empty: nothing.
-std::string difference(std::string_view name, const OwnedTensor& found, const OwnedTensor& expected) {
+// What is wrong with a result, given that of the definition; empty: nothing. NaN equals NaN; an exact result
+// has the same sign of zero, too. A shortened result has fewer rows than the definition had room for.
+std::string difference(std::string_view name, const OwnedTensor& found, const OwnedTensor& expected,
+                       bool is_exact) {
   const OwnedTensor wide = widened(found);
   const auto message = [&](std::int64_t i, const std::string& is, const std::string& should) {
     return concat(name, "[", i, "] is ", is, ", expected ", should);
@@ -335,8 +340,10 @@ std::string difference(std::string_view name, const OwnedTensor& found, const Ow
   for (std::int64_t i = 0; i < wide.elements(); ++i)
     if (std::isfinite(b[i])) scale = std::max(scale, std::abs(b[i]));
   for (std::int64_t i = 0; i < wide.elements(); ++i) {
-    const bool is_same = a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]));
-    if (!is_same && !(std::abs(a[i] - b[i]) <= scale * tolerance_of(found.tensor.dtype)))
+    const bool is_same = (a[i] == b[i] && (!is_exact || std::signbit(a[i]) == std::signbit(b[i]))) ||
+                         (std::isnan(a[i]) && std::isnan(b[i]));
+    const double tolerance = is_exact ? -1 : scale * tolerance_of(found.tensor.dtype);
+    if (!is_same && !(std::abs(a[i] - b[i]) <= tolerance))
       return message(i, number_text(a[i]), number_text(b[i]));
   }
   return "";
@@ -360,7 +367,7 @@ Comparison compare_with_definition(const Operator& op, Random& random, std::span
     if (error.code() != ErrorCode::bad_param) return {true, "", error.what()};
     return {false, error.what(), ""};
   }
-  std::vector<OwnedTensor> painted = first.results;
+  std::vector<OwnedTensor> painted = first.rooms;
   const bool gives = random.one_in(2);
   for (OwnedTensor& result : painted)
     if (!result.tensor.is_absent()) fill(result, random, 0, 100);
@@ -369,14 +376,20 @@ Comparison compare_with_definition(const Operator& op, Random& random, std::span
   std::vector<OwnedTensor> wide(static_cast<std::size_t>(signature.arguments.count));
   std::vector<Tensor> arguments;
   arguments.reserve(wide.size());
-  for (std::size_t i = 0; i < wide.size(); ++i) wide[i] = widened(drawn.inputs[i]);
-  for (std::size_t r = 0; r < painted.size(); ++r) wide[position(r)] = widened(painted[r]);
+  const auto given = [&](const OwnedTensor& one) { return op.is_exact ? one : widened(one); };
+  for (std::size_t i = 0; i < wide.size(); ++i) wide[i] = given(drawn.inputs[i]);
+  for (std::size_t r = 0; r < painted.size(); ++r) wide[position(r)] = given(painted[r]);
   for (const OwnedTensor& one : wide) arguments.push_back(one.tensor);
   std::vector<ScalarValue> scalars = drawn.values.scalar_values();
   for (int i = 0; i < signature.scalars.count; ++i)
     if (signature.scalars[i].is_fill)
       scalars[static_cast<std::size_t>(i)] = signature.scalars[i].min + (gives ? 0 : 1);
-  op.definition(arguments.data(), scalars.data());
+  const std::int64_t rows = op.definition(arguments.data(), scalars.data());
+  if (op.is_exact)
+    for (const int result : schema.results()) {
+      OwnedTensor& one = wide[static_cast<std::size_t>(result)];
+      one = widened(one);
+    }
 
   std::vector<std::vector<OwnedTensor>> results;
   for (Context* context : contexts) {
@@ -393,7 +406,11 @@ Comparison compare_with_definition(const Operator& op, Random& random, std::span
       const auto where = [&] {
         return concat(" with ", std::int64_t{context->threads()}, " threads and ", name_of(context->isa()));
       };
-      const std::string wrong = difference(name, call.results[r], wide[position(r)]);
+      if (signature.arguments[schema.results()[r]].is_shortened && call.results[r].tensor.shape[0] != rows)
+        return {true, "",
+                concat(signature.op, ": ", name, " has ", call.results[r].tensor.shape[0], " rows, expected ",
+                       rows, where())};
+      const std::string wrong = difference(name, call.results[r], wide[position(r)], op.is_exact);
       if (!wrong.empty()) return {true, "", concat(signature.op, ": ", wrong, where())};
       for (std::size_t c = 0; c + 1 < results.size(); ++c)
         if (contexts[c]->isa() == context->isa() &&

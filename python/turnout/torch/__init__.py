@@ -2,6 +2,7 @@
 
 # ruff: noqa: F403 (what a module exports is in its __all__)
 
+from turnout.torch import boxes as _boxes
 from turnout.torch import dynamic_scatter as _dynamic_scatter
 from turnout.torch import expert_parallel as _expert_parallel
 from turnout.torch import global_pool as _global_pool
@@ -20,6 +21,7 @@ from turnout.torch import rnnt_loss as _rnnt_loss
 from turnout.torch import rnnt_pruning as _rnnt_pruning
 from turnout.torch import scatter as _scatter
 from turnout.torch import voxel_index as _voxel_index
+from turnout.torch.boxes import *
 from turnout.torch.dynamic_scatter import *
 from turnout.torch.expert_parallel import *
 from turnout.torch.global_pool import *
@@ -40,6 +42,7 @@ from turnout.torch.scatter import *
 from turnout.torch.voxel_index import *
 
 __all__ = ["nn"]
+__all__ += _boxes.__all__
 __all__ += _dynamic_scatter.__all__
 __all__ += _expert_parallel.__all__
 __all__ += _global_pool.__all__

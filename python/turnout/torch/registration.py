@@ -25,6 +25,7 @@ _cpu_key = torch._C.DispatchKey.CPU
 _plain_keysets: set[int] = set()
 _cpu_kernels: dict[str, Callable] = {}
 _has_gradient: set[str] = set()
+_constants: set[str] = set()
 _rows: dict[str, dict[str, Any]] = {row["op"]: row for row in _core.schemas()}
 
 
@@ -52,12 +53,27 @@ def has_gradient(op: str) -> bool:
     return op in _has_gradient
 
 
+def is_constant(op: str) -> bool:
+    return op in _constants
+
+
+def constant(*names: str) -> None:
+    """Declares that results of these operators are constants: tensors that require grad are detached."""
+    for name in names:
+        _constants.add(name)
+        kernel = _refusing_kernel(_operator(name), _cpu_kernels[name], ())
+        _library.impl(name, kernel, "Autograd", with_keyset=True)
+
+
 def refuse_missing_gradients() -> None:
     """No operator drops a gradient silently: one without :func:`gradient` refuses tensors that require grad.
 
-    Called when all gradients are known. An operator whose results are integers has nothing to refuse.
+    Called when all gradients are known. An operator whose results are integers or :func:`constant` has
+    nothing to refuse.
     """
     for name, row in _rows.items():
+        if name in _constants:
+            continue
         if name not in _has_gradient and any(result["is_floating"] for result in row["results"]):
             refused = [one["name"] for one in row["parameters"] if one["is_floating"]]
             kernel = _refusing_kernel(_operator(name), _cpu_kernels[name], refused)

@@ -1,0 +1,72 @@
+// Boxes as points are compared with them, in a grid of cells: each cell lists the boxes that may have a point
+// of it.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/context.h"
+#include "turnout/boxes.h"
+
+namespace turnout::families::boxes {
+
+template <class Real>
+struct PointBox {
+  Real x, y, middle, cosine, sine;  // of the negative heading
+  // A point inside has |l_x| < limit_x, |l_y| < limit_y and |z - middle| <= half_height. The definition
+  // compares with bounds in double; these are rounded so that the comparisons have the same results.
+  Real limit_x, limit_y, half_height;
+
+  PointBox() = default;
+  PointBox(const Real* box, BoxZ z, float margin);
+
+  bool has(const Real* point) const {
+    const Real sx = point[0] - x, sy = point[1] - y, sz = point[2] - middle;
+    const Real lx = sx * cosine + sy * -sine, ly = sx * sine + sy * cosine;
+    return (sz < 0 ? -sz : sz) <= half_height && (lx < 0 ? -lx : lx) < limit_x &&
+           (ly < 0 ? -ly : ly) < limit_y;
+  }
+};
+
+template <class Real>
+class BoxGrid {
+ public:
+  static std::size_t bytes(std::int64_t boxes);
+  BoxGrid(core::Scratch& scratch, std::int64_t boxes);
+
+  // Lists new boxes, for `points` points.
+  void set(const Real* boxes, std::int64_t points, BoxZ z, float margin);
+
+  // Calls found(box) for the boxes that have the point, in ascending order, until it returns false.
+  template <class Found>
+  void for_boxes_of(const Real* point, const Found& found) const {
+    const Real column = (point[0] - low_x_) * scale_x_, row = (point[1] - low_y_) * scale_y_;
+    if (!(column >= 0 && column < columns_ && row >= 0 && row < rows_)) return;  // also for NaN
+    const std::int64_t cell = static_cast<std::int64_t>(row) * cells_ + static_cast<std::int64_t>(column);
+    for (std::int32_t k = starts_[cell]; k < starts_[cell + 1]; ++k)
+      if (box_[listed_[k]].has(point) && !found(listed_[k])) return;
+  }
+
+ private:
+  // The cells that a box covers.
+  struct Cells {
+    std::int64_t first_column, last_column, first_row, last_row;
+    std::int64_t count() const { return (last_column - first_column + 1) * (last_row - first_row + 1); }
+  };
+  Cells cells_of(std::int64_t box) const;
+  void set_cells(std::int64_t cells);
+  bool fits() const;
+  void list();
+
+  const std::int64_t count_;
+  PointBox<Real>* const box_;
+  Real* const extent_x_;  // half the size of the rectangle around a box; negative: it has no points
+  Real* const extent_y_;
+  std::int32_t* const starts_;  // of each cell in listed_
+  std::int32_t* const listed_;
+  std::int64_t cells_ = 1;  // in each direction
+  Real columns_ = 1, rows_ = 1;
+  double least_x_ = 0, least_y_ = 0, most_x_ = 0, most_y_ = 0;
+  Real low_x_ = 0, low_y_ = 0, scale_x_ = 0, scale_y_ = 0;
+};
+
+}  // namespace turnout::families::boxes
