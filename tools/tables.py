@@ -13,7 +13,7 @@ from pathlib import Path
 
 import turnout.torch
 from turnout import _core
-from turnout.torch.registration import has_gradient
+from turnout.torch.registration import has_gradient, is_constant
 
 ROOT = Path(__file__).resolve().parent.parent
 MARKER = re.compile(r"<!-- arguments of (\w+) -->.*?<!-- end -->", re.DOTALL)
@@ -97,7 +97,14 @@ def operator_list() -> str:
         in_c = c_functions(family)
         for op in (op for op in listed if re.search(rf"op<&(?:\w+::)?{op}>", text)):
             is_floating = any(result["is_floating"] for result in listed[op]["results"])
-            gradient = "yes" if has_gradient(op) else "no" if is_floating else "results are integers"
+            none = (
+                "results are constants"
+                if is_constant(op)
+                else "no"
+                if is_floating
+                else "results are integers"
+            )
+            gradient = "yes" if has_gradient(op) else none
             names = ", ".join(f"`{name}`" for name in in_c.get(op, []))
             rows.append(
                 f"| [`{op}`](../src/{family}/README.md) | {summary(op)} | {gradient} |"

@@ -62,4 +62,18 @@ def sorted_rows(scale):
     return lambda: turnout.dynamic_scatter_forward(features, coordinates, "sum")
 
 
+def suppression(scale):
+    """Blocks of boxes that all overlap, and of which none suppresses another."""
+    boxes = np.random.default_rng(1).uniform(1, 2, (6000 * scale, 7)).astype(np.float32)
+    return lambda: turnout.nms3d(boxes, None, 9.0)
+
+
+def points_in_large_boxes(scale):
+    """Boxes without bounds, which each point is compared with."""
+    boxes = np.tile(np.float32([1e9, 0, 0, 1, np.inf, 1, 0]), (1000, 1))
+    points = np.zeros((500_000 * scale, 3), np.float32)
+    return lambda: turnout.points_in_boxes(points, boxes)
+
+
 ALL = [dot_products, pairs, convolution, filter_gradient, lattice, sorted_rows]
+ALL += [suppression, points_in_large_boxes]

@@ -238,7 +238,7 @@ def test_errors_of_overlaps(name):
     for message, call in {
         r"boxes_a.shape\[1\] is 5, expected 7": lambda: function(boxes[:, :5], boxes),
         r"boxes_b.shape\[0\] is 1, expected 2": lambda: function(boxes, boxes[:1], aligned=True),
-        "boxes_b has dtype float64, expected float32": lambda: function(boxes, boxes.astype(float)),
+        "boxes_b has dtype float64, expected that of boxes_a": lambda: function(boxes, boxes.astype(float)),
         r"out.shape\[1\] is 3, expected 2": lambda: function(boxes, boxes, out=np.zeros((2, 3), np.float32)),
     }.items():
         with pytest.raises(ValueError, match=f"^{name}: {message}"):

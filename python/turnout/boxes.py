@@ -54,8 +54,8 @@ def boxes_overlap_bev(
     Example:
         >>> car = np.array([[0.0, 0.0, 0.0, 4.0, 2.0, 1.5, 0.3]], np.float32)
         >>> moved = car + np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, np.pi / 2], np.float32)
-        >>> turnout.boxes_overlap_bev(car, np.concatenate([car, moved])).round(4).tolist()
-        [[8.0, 4.0]]
+        >>> print(turnout.boxes_overlap_bev(car, np.concatenate([car, moved])).round(4))
+        [[8. 4.]]
     """
     function = _core.boxes_overlap_bev_aligned if aligned else _core.boxes_overlap_bev
     result: R = function(boxes_a, boxes_b, out)
@@ -75,7 +75,7 @@ def boxes_iou_bev(boxes_a: Source[R], boxes_b: Array, aligned: bool = False, *, 
     Example:
         >>> car = np.array([[0.0, 0.0, 0.0, 4.0, 2.0, 1.5, 0.0]], np.float32)
         >>> moved = car + np.array([1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], np.float32)
-        >>> turnout.boxes_iou_bev(car, moved, aligned=True).round(4).tolist()
+        >>> print(turnout.boxes_iou_bev(car, moved, aligned=True).round(4))
         [0.6]
     """
     function = _core.boxes_iou_bev_aligned if aligned else _core.boxes_iou_bev
@@ -97,7 +97,7 @@ def boxes_iou3d(boxes_a: Source[R], boxes_b: Array, aligned: bool = False, *, ou
     Example:
         >>> car = np.array([[0.0, 0.0, 0.0, 4.0, 2.0, 1.5, 0.0]], np.float32)
         >>> higher = car + np.array([0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0], np.float32)
-        >>> turnout.boxes_iou3d(car, higher).round(4).tolist()
+        >>> print(turnout.boxes_iou3d(car, higher).round(4))
         [[0.5]]
     """
     function = _core.boxes_iou3d_aligned if aligned else _core.boxes_iou3d
@@ -136,7 +136,7 @@ def box_iou_rotated(
     Example:
         >>> square = np.array([[0.0, 0.0, 2.0, 2.0, 0.0]], np.float32)
         >>> turned = np.array([[0.0, 0.0, 2.0, 2.0, np.pi / 4]], np.float32)
-        >>> turnout.box_iou_rotated(square, turned).round(4).tolist()
+        >>> print(turnout.box_iou_rotated(square, turned).round(4))
         [[0.7071]]
         >>> half = np.array([[0.5, 0.0, 1.0, 2.0, 0.0]], np.float32)
         >>> turnout.box_iou_rotated(half, square, "iof").tolist()

@@ -20,9 +20,9 @@ namespace families::boxes {
 using namespace core;
 namespace {
 
-constexpr std::int64_t kBoxGrain = 512;         // boxes whose sines a range computes
-constexpr std::int64_t kVisited = 256;          // boxes of a block
-constexpr std::int64_t kPairGrain = 128 << 10;  // pairs that a range looks at
+constexpr std::int64_t kBoxGrain = 512 / kGrainDivisor + 1;       // boxes whose sines a range computes
+constexpr std::int64_t kVisited = kGrainDivisor > 1 ? 16 : 256;   // boxes of a block
+constexpr std::int64_t kPairGrain = (128 << 10) / kGrainDivisor;  // pairs that a range looks at
 
 constexpr struct {
   template <class Real>

@@ -17,8 +17,8 @@ namespace families::boxes {
 using namespace core;
 namespace {
 
-constexpr std::int64_t kBoxGrain = 512;        // boxes whose sines a range computes
-constexpr std::int64_t kPairGrain = 32 << 10;  // pairs that a range looks at
+constexpr std::int64_t kBoxGrain = 512 / kGrainDivisor + 1;      // boxes whose sines a range computes
+constexpr std::int64_t kPairGrain = (32 << 10) / kGrainDivisor;  // pairs that a range looks at
 
 template <class Kind>
 struct PreparedBoxes {

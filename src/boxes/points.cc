@@ -14,7 +14,10 @@ namespace families::boxes {
 using namespace core;
 namespace {
 
-constexpr std::int64_t kPointGrain = 8 << 10;
+// Points of a range: without a grid, each is compared with all boxes.
+constexpr std::int64_t point_grain(std::int64_t boxes) {
+  return std::clamp<std::int64_t>((std::int64_t{4} << 20) / (boxes + 1) / kGrainDivisor, 16, 8 << 10);
+}
 
 // Calls write(first point of the batch element, grid, points, first, last) for ranges of points.
 template <class Write>
@@ -50,7 +53,7 @@ void points_in_boxes(const ConstTensor& points, const ConstTensor& boxes, const 
   if (call.nothing_to_do()) return;
   auto* to = static_cast<std::int32_t*>(box_of_point.data);
   for_points(
-      call, points, boxes, z, margin, kPointGrain,
+      call, points, boxes, z, margin, point_grain(boxes.shape[boxes.rank - 2]),
       [&](std::int64_t base, const auto& grid, const auto* point, std::int64_t begin, std::int64_t end) {
         for (std::int64_t m = begin; m < end; ++m) {
           std::int32_t first = -1;

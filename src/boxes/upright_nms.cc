@@ -18,8 +18,8 @@ namespace families::boxes {
 using namespace core;
 namespace {
 
-constexpr std::int64_t kVisited = 256;          // boxes of a block
-constexpr std::int64_t kPairGrain = 256 << 10;  // pairs that a range compares
+constexpr std::int64_t kVisited = kGrainDivisor > 1 ? 16 : 256;   // boxes of a block
+constexpr std::int64_t kPairGrain = (256 << 10) / kGrainDivisor;  // pairs that a range compares
 
 // Kernels load whole vectors. Those of a range must not be in another thread's, which writes.
 constexpr std::int64_t whole_vectors(std::int64_t boxes) {

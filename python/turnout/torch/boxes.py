@@ -11,6 +11,7 @@ import torch
 
 from turnout.torch.messages import own_messages
 from turnout.torch.registration import constant
+from turnout.torch.tracing import computed_size
 
 if TYPE_CHECKING:
     from turnout.typing import BoxZ, IouMode
@@ -44,6 +45,15 @@ _all_boxes = torch.ops.turnout.points_in_boxes_all.default
 
 constant("boxes_overlap_bev", "boxes_overlap_bev_aligned", "boxes_iou_bev", "boxes_iou_bev_aligned")
 constant("boxes_iou3d", "boxes_iou3d_aligned", "box_iou_rotated", "box_iou_rotated_aligned")
+
+
+@computed_size("nms")
+@computed_size("nms3d")
+@computed_size("nms3d_normal")
+@computed_size("nms_rotated")
+def _max_keep(bound):
+    """The room for kept boxes; how many they are depends on values."""
+    return bound["boxes"].shape[0] if bound["max_keep"] is None else bound["max_keep"]
 
 
 @own_messages()
