@@ -43,7 +43,8 @@ def package(tmp_path, monkeypatch):
 
 def boxes_of(*rows):
     """x, y, dx, dy, heading with z 0 and height 2."""
-    return torch.tensor([[x, y, 0, dx, dy, 2, heading] for x, y, dx, dy, heading in rows])
+    rows = [[x, y, 0, dx, dy, 2, heading] for x, y, dx, dy, heading in rows]
+    return torch.tensor(rows, dtype=torch.float32)
 
 
 CAR = boxes_of((0, 0, 4, 2, 0.3))
