@@ -318,6 +318,33 @@ def test_stubs_can_be_imported_and_not_used(package):
         ours.install(stub="av2")
 
 
+def test_checkpoints_with_numbers_of_numpy(package, tmp_path):
+    """As the learning rates of a scheduler, which torch.load refuses by default from torch 2.6 on."""
+    before = torch.serialization.get_safe_globals()
+    saved = {"rate": np.float64(0.25), "step": np.int64(3), "seen": np.bool_(True), "weight": torch.ones(2)}
+    torch.save(saved, tmp_path / "checkpoint.pth")
+    ours.install()
+    found = torch.load(tmp_path / "checkpoint.pth")
+    assert (found["rate"], found["step"], found["seen"]) == (0.25, 3, True)
+    torch.serialization.add_safe_globals([Hidden])
+    torch.save({"other": Other()}, tmp_path / "other.pth")
+    with pytest.raises(Exception, match="Weights only load failed"):
+        torch.load(tmp_path / "other.pth", weights_only=True)
+    ours.uninstall()
+    left = torch.serialization.get_safe_globals()
+    assert {*map(str, left)} == {*map(str, before), str(Hidden)}
+    torch.serialization.clear_safe_globals()
+    torch.serialization.add_safe_globals(before)
+
+
+class Hidden:
+    pass
+
+
+class Other:
+    pass
+
+
 # -- evaluation --------------------------------------------------------------------------------------------
 
 
