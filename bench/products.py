@@ -1,7 +1,7 @@
 """Products of rows with matrices beside torch: experts, groups and convolutions, by dtype and size.
 
-Ratios are torch's time divided by Turnout's. The peak is that of float32 multiply-adds on one thread; bfloat16
-products may reach twice that rate per thread on a CPU with AVX512_BF16.
+Ratios are torch's time divided by Turnout's. The peak is that of float32 multiply-adds on one thread.
+Products of bfloat16 may reach twice that rate per thread on a CPU with AVX512_BF16.
 """
 
 from __future__ import annotations

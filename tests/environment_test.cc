@@ -71,9 +71,11 @@ TEST(Environment, InvalidValuesAreErrors) {
   const struct {
     const char *name, *value, *message;
   } rows[] = {
-      {"TURNOUT_ISA", "mmx", "TURNOUT_ISA is 'mmx', expected one of sse4, avx2, avx512, avx512_dl, avx512_bf16, "
+      {"TURNOUT_ISA", "mmx",
+       "TURNOUT_ISA is 'mmx', expected one of sse4, avx2, avx512, avx512_dl, avx512_bf16, "
        "neon"},
-      {"TURNOUT_ISA", "best", "TURNOUT_ISA is 'best', expected one of sse4, avx2, avx512, avx512_dl, avx512_bf16, "
+      {"TURNOUT_ISA", "best",
+       "TURNOUT_ISA is 'best', expected one of sse4, avx2, avx512, avx512_dl, avx512_bf16, "
        "neon"},
       {"TURNOUT_LOG", "yes", "TURNOUT_LOG is 'yes', expected a level, 0 .. 5"},
       {"TURNOUT_LOG", "-1", "TURNOUT_LOG is '-1', expected a level, 0 .. 5"},

@@ -1,5 +1,5 @@
-// Computes a sparse convolution of three voxels in a grid of 16^3 cells: the index pairs, then the convolution.
-// The filter is all ones, so each output is the number of voxels in its window.
+// Computes a sparse convolution of three voxels in a grid of 16^3 cells: the index pairs, then the
+// convolution. The filter is all ones, so each output is the number of voxels in its window.
 #include <turnout/turnout.h>
 
 #include <cstdio>

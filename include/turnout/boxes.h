@@ -5,8 +5,8 @@
 // same bits for any thread count and instruction set. NaN and infinities are data: no value is refused.
 //
 // A box of 7 numbers is x, y, z, dx, dy, dz, heading: its centre, its extents, and the angle of dx against
-// the x axis, counter-clockwise. A box of 5 numbers is x, y, w, h, angle. README.md of the family defines
-// the two overlaps: that of 7 numbers takes corners up to 1 cm outside as inside, so that an IoU may exceed 1.
+// the x axis, counter-clockwise. A box of 5 numbers is x, y, w, h, angle. README.md of the family defines the
+// two overlaps: that of 7 numbers takes corners up to 1 cm outside as inside, so that an IoU may exceed 1.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ TURNOUT_API void boxes_iou_bev(const ConstTensor& boxes_a, const ConstTensor& bo
 TURNOUT_API void boxes_iou_bev_aligned(const ConstTensor& boxes_a, const ConstTensor& boxes_b,
                                        const Tensor& iou, const Caller& caller = {});
 
-// iou = shared / max(volume_a + volume_b - shared, 1e-6), where shared is the overlap in bird's-eye view times
-// the height that the boxes share; z is the centre. A box with NaN in z or dz shares nothing.
+// iou = shared / max(volume_a + volume_b - shared, 1e-6), where shared is the overlap in bird's-eye view
+// times the height that the boxes share; z is the centre. A box with NaN in z or dz shares nothing.
 TURNOUT_API void boxes_iou3d(const ConstTensor& boxes_a, const ConstTensor& boxes_b, const Tensor& iou,
                              const Caller& caller = {});
 TURNOUT_API void boxes_iou3d_aligned(const ConstTensor& boxes_a, const ConstTensor& boxes_b,

@@ -35,7 +35,8 @@ TURNOUT_API void grouped_mm_backward_weight(const ConstTensor& input, const Cons
 enum class ExpertActivation : std::uint8_t { silu, gelu, gelu_tanh, relu, swigluoai };
 
 // The precision of products with bf16 weights on a CPU that multiplies bf16. With float32, f32 operands are
-// split into two bf16 numbers, which keep 16 bits of them. With bfloat16 they are rounded to bf16, as in torch.
+// split into two bf16 numbers, which keep 16 bits of them. With bfloat16 they are rounded to bf16, as in
+// torch.
 enum class ExpertPrecision : std::uint8_t { float32, bfloat16 };
 
 struct MoeExpertsParams {

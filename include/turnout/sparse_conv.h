@@ -140,8 +140,8 @@ struct IndiceConvolutionParams {
 //
 // Sums are in f32 (f64 for f64). Each product of a row with a matrix is a chain of fused multiply-adds that
 // starts at 0 and proceeds in ascending channel. The products are added in ascending k, then j, then the bias
-// is added, and the sum is rounded once. The README of the family has the order for few channels and for bf16.
-// Results are bit-identical for any thread count.
+// is added, and the sum is rounded once. The README of the family has the order for few channels and for
+// bf16. Results are bit-identical for any thread count.
 TURNOUT_API void indice_convolution_forward(const ConstTensor& features, const ConstTensor& filters,
                                             const ConstTensor& indice_pairs, const ConstTensor& indice_num,
                                             const ConstTensor& bias, const ConstTensor& index,

@@ -151,7 +151,7 @@ def test_check_of_an_unknown_operator(capsys):
 
 
 def test_help_has_examples_and_exit_codes(capsys):
-    for command in ("", "info", "ops", "check", "bench", "run", "replay"):
+    for command in ("", "info", "ops", "check", "bench", "run", "call", "replay"):
         with pytest.raises(SystemExit) as left:
             cli.main([*command.split(), "--help"])
         assert left.value.code == 0

@@ -101,7 +101,11 @@ def test_any_integer_type_is_accepted(threads):
 BAD_VARIABLES = [
     ("TURNOUT_LOG", "yes", "TURNOUT_LOG is 'yes', expected a level, 0 .. 5"),
     ("TURNOUT_LOG", "6", "TURNOUT_LOG is '6', expected a level, 0 .. 5"),
-    ("TURNOUT_ISA", "mmx", "TURNOUT_ISA is 'mmx', expected one of sse4, avx2, avx512, avx512_dl, avx512_bf16, neon"),
+    (
+        "TURNOUT_ISA",
+        "mmx",
+        "TURNOUT_ISA is 'mmx', expected one of sse4, avx2, avx512, avx512_dl, avx512_bf16, neon",
+    ),
     ("TURNOUT_NUM_THREADS", "two", "TURNOUT_NUM_THREADS is 'two', expected 1 .. 1024"),
 ]
 

@@ -1,4 +1,4 @@
-"""turnout run and turnout replay: calls from files, and calls that TURNOUT_RECORD recorded."""
+"""turnout call and turnout replay: calls in files, and calls that TURNOUT_RECORD has recorded."""
 
 import json
 import os
@@ -48,15 +48,15 @@ def replayed(capsys, *paths) -> str:
     return capsys.readouterr().out
 
 
-# -- run -----------------------------------------------------------------------------------------------------
+# -- call ----------------------------------------------------------------------------------------------------
 
 
-def test_run(tmp_path, capsys):
+def test_call(tmp_path, capsys):
     source, target = tmp_path / "a.npz", tmp_path / "b.npz"
     counts = np.array([[2, 1], [3, 2]], np.int32)
     tokens = np.arange(128, dtype=np.int8).reshape(8, 16)
     np.savez(source, tokens=tokens, expert_token_num_per_rank=counts, idx_type=1)
-    assert cli.main(["run", "moe_re_routing", "--in", str(source), "--out", str(target)]) == 0
+    assert cli.main(["call", "moe_re_routing", "--in", str(source), "--out", str(target)]) == 0
     assert "permute_tokens int8[8, 16]\n" in capsys.readouterr().out
     expected = turnout.moe_re_routing(tokens, counts, idx_type=1)
     with np.load(target) as results:
@@ -65,7 +65,7 @@ def test_run(tmp_path, capsys):
         np.testing.assert_array_equal(results["permute_token_idx"], expected[2])
 
 
-def test_run_with_bfloat16_and_strings(tmp_path):
+def test_call_with_bfloat16_and_strings(tmp_path):
     source, target = tmp_path / "a.npz", tmp_path / "b.npz"
     feats = np.array([[1, 5], [3, 2], [4, 4]], ml_dtypes.bfloat16)
     coors = np.array([[0, 0, 0], [0, 0, 0], [1, 0, 0]], np.int32)
@@ -77,7 +77,7 @@ def test_run_with_bfloat16_and_strings(tmp_path):
         assert results["voxel_points_count"].tolist() == [2, 1]
 
 
-def test_run_saves_arguments_that_are_written(tmp_path):
+def test_call_saves_arguments_that_are_written(tmp_path):
     source, target = tmp_path / "a.npz", tmp_path / "b.npz"
     px, py = np.array([[[-1, -2]]], np.float32), np.array([[[-0.5], [-0.25]]], np.float32)
     p, _ = turnout.mutual_information_forward(px, py)
@@ -88,12 +88,12 @@ def test_run_saves_arguments_that_are_written(tmp_path):
         np.testing.assert_allclose(results["ans_grad"], [2], rtol=1e-6)
 
 
-def test_run_error_messages(tmp_path, capsys):
+def test_call_refuses_in_one_message(tmp_path, capsys):
     source, target = tmp_path / "a.npz", tmp_path / "b.npz"
 
     def message(op: str, **arrays) -> str:
         np.savez(source, **arrays)
-        assert cli.main(["run", op, "--in", str(source), "--out", str(target)]) == 2
+        assert cli.main(["call", op, "--in", str(source), "--out", str(target)]) == 2
         assert not target.exists()
         return capsys.readouterr().err
 
@@ -108,7 +108,7 @@ def test_run_error_messages(tmp_path, capsys):
     refused = message("moe_re_routing", tokens=np.zeros((4, 2), np.int8), expert_token_num_per_rank=counts)
     assert refused.startswith("turnout: moe_re_routing: expert_token_num_per_rank sums to 3")
     source.write_text("nothing")
-    assert cli.main(["run", "moe_re_routing", "--in", str(source), "--out", str(target)]) == 2
+    assert cli.main(["call", "moe_re_routing", "--in", str(source), "--out", str(target)]) == 2
     assert capsys.readouterr().err.startswith(f"turnout: {source} cannot be read as .npz: ")
 
 

@@ -159,9 +159,7 @@ def test_other_devices_are_refused(rng, name):
     arguments[name] = arguments[name].to("meta")
     with pytest.raises(ValueError) as caught:
         turnout.moe_dispatch_forward(**arguments, capacity=5, num_experts=3)
-    assert str(caught.value) == (
-        f"moe_dispatch_forward: {name} is on device meta, expected CPU memory"
-    )
+    assert str(caught.value) == (f"moe_dispatch_forward: {name} is on device meta, expected CPU memory")
 
 
 @pytest.mark.filterwarnings("ignore")

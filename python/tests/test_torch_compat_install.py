@@ -186,6 +186,7 @@ LITE = {
 }
 WHOLE = {
     **LITE,
+    "mmcv/_ext.py": "",
     "mmcv/ops/__init__.py": "from mmcv.ops.sparse_conv import SparseConv3d\nnms = 7",
     "mmcv/ops/sparse_conv.py": """
 from mmengine.registry import MODELS

@@ -1,4 +1,7 @@
-"""The shell command ``turnout``: shows the configuration, lists, checks, times and replays operators."""
+"""The shell command ``turnout``: shows the configuration, lists, checks, times and replays operators.
+
+It also runs programs with stand-ins for packages that are not installed.
+"""
 
 from __future__ import annotations
 
@@ -171,7 +174,22 @@ def _bench(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> int | Callable[[], int]:
+    if not arguments.program:
+        raise ValueError("run: there is no program, expected `turnout run SCRIPT` or `turnout run -m MODULE`")
+    name, *rest = arguments.program
+    from turnout import launch
+
+    run = launch.program(name, rest, is_module=arguments.module)
+    launch.install(_names(arguments.packages), _names(arguments.stub) or ())
+    return run
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _call(arguments: argparse.Namespace) -> int:
     from turnout import cases
 
     for line in cases.run(arguments.op, arguments.source, arguments.target):
@@ -205,13 +223,16 @@ _EXAMPLES = """examples:
   turnout check --report report.md                  print the test report and write it as Markdown
   turnout check --quick get_indice_pairs            check one operator, on small arrays only
   turnout bench moe_dispatch --peers                time one family, and torch for comparison
-  turnout run moe_re_routing --in a.npz --out b.npz call an operator with the arrays of a file
+  turnout run tools/train.py --cfg_file a.yaml      run a program whose CUDA packages are not installed
+  turnout run --packages spconv,mmcv -m my.program  run a module, with these stand-ins only
+  turnout call moe_re_routing --in a.npz --out b.npz
+                                                    call an operator with the arrays of a file
   TURNOUT_RECORD=calls python train.py              record every call
   TURNOUT_RECORD=on_error:calls python train.py     record the calls that fail
   turnout replay calls/*                            run recorded calls again and compare the results
 
 exit codes: 0 success; 1 a check failed, or a replayed call differs from its recording; 2 invalid command
-line, environment or file, or a rejected call
+line, environment or file, or a rejected call; `turnout run` exits with the code of the program
 """
 
 
@@ -244,6 +265,25 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
+    from turnout.launch import NAMED_ONLY, PACKAGES
+
+    parser.usage = "turnout run [--packages NAMES] [--stub NAMES] (SCRIPT | -m MODULE) [ARGUMENT ...]"
+    parser.add_argument(
+        "--packages",
+        metavar="NAMES",
+        help="install the stand-ins of these packages, separated by commas (default: of those that are "
+        f"absent of {', '.join(PACKAGES)}); also {', '.join(NAMED_ONLY)}",
+    )
+    parser.add_argument(
+        "--stub",
+        metavar="NAMES",
+        help="packages that are absent, that the program imports and does not use, such as SharedArray,av2",
+    )
+    parser.add_argument("-m", dest="module", action="store_true", help="run a module, as python -m does")
+    parser.add_argument("program", nargs=argparse.REMAINDER, help="a script or a module, and its arguments")
+
+
+def _add_call(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("op", help="a function that `turnout ops` lists")
     parser.add_argument(
         "--in", dest="source", required=True, metavar="FILE", help=".npz with arrays and scalars, by name"
@@ -255,14 +295,16 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("cases", nargs="+", metavar="case", help="a folder that TURNOUT_RECORD wrote")
 
 
-# Maps a name to its function, a one-line description, and a function that adds its arguments.
-_Command = Callable[[argparse.Namespace], int]
+# Maps a name to its function, a one-line description, and a function that adds its arguments. A command
+# returns its exit code, or a function that runs a program and returns the program's.
+_Command = Callable[[argparse.Namespace], int | Callable[[], int]]
 _COMMANDS: dict[str, tuple[_Command, str, Callable[[argparse.ArgumentParser], None] | None]] = {
     "info": (lambda _: _info(), "show version, instruction sets, threads and output cache", None),
     "ops": (lambda chosen: _ops(chosen.language, chosen.name), "list operators and arguments", _add_ops),
     "check": (_check, "compare each operator with its definition in NumPy, and time it", _add_check),
     "bench": (_bench, "time the operators and compare them with this machine's limits", _add_bench),
-    "run": (_run, "call an operator with the arrays of a file", _add_run),
+    "run": (_run, "run a program with stand-ins for packages that are not installed", _add_run),
+    "call": (_call, "call an operator with the arrays of a file", _add_call),
     "replay": (_replay, "run recorded calls again and compare the results", _add_replay),
 }
 
@@ -293,7 +335,7 @@ def main(arguments: list[str] | None = None) -> int:
     except (ValueError, NotImplementedError, OSError) as error:  # environment, file or argument
         print(f"turnout: {error}", file=sys.stderr)
         return 2
-    return status
+    return status if isinstance(status, int) else status()
 
 
 def _examples_of(command: str) -> str:

@@ -3,7 +3,7 @@
 //
 //   bool is_passed(int i)                     whether the caller passes parameter i
 //   bool is_given(int i)                      whether it passes a value other than None
-//   Tensor tensor(int i, int argument, bool is_written)      parameter i, an input that may be written in place
+//   Tensor tensor(int i, int argument, bool is_written)      an input that may be written in place
 //   int64_t integer(int i), double real(int i), bool flag(int i)
 //   int64_t choice(int i, const Scalar&)      an enum value that the caller passes by name
 //   vector<int64_t> integers(int i, int64_t length, bool may_be_single)   length -1: unknown

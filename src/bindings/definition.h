@@ -16,8 +16,8 @@ struct Comparison {
   std::string difference;  // empty if the results agree with the definition
 };
 
-// Runs one random call on every context. Contexts with the same instruction set must return the same bits, and
-// all results must be close to the definition's.
+// Runs one random call on every context. Contexts with the same instruction set must return the same bits,
+// and all results must be close to the definition's.
 Comparison compare_with_definition(const core::Operator& op, Random& random,
                                    std::span<Context* const> contexts);
 

@@ -58,8 +58,8 @@ struct OwnedTensor {
   std::size_t bytes() const { return static_cast<std::size_t>(elements() * size_of(tensor.dtype)); }
 };
 
-// Fills floating-point tensors with multiples of 1/8, whose sums and products are exact in most types, or with
-// arbitrary fractions; integers are lowest .. lowest + bound - 1.
+// Fills floating-point tensors with multiples of 1/8, whose sums and products are exact in most types, or
+// with arbitrary fractions; integers are lowest .. lowest + bound - 1.
 void fill(const OwnedTensor& to, Random& random, std::int64_t lowest, std::int64_t bound);
 
 // What a caller passes, drawn at random: values by position in the lists of the Signature.

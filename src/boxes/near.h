@@ -42,8 +42,8 @@ std::int64_t find_near(const Kernels&, const Reaches<double>& of, std::int64_t i
   return count;
 }
 
-// overlaps[k] = overlap_of(a, boxes[listed[k]]), for `count` boxes. All corners are finite and not larger than
-// some 1e8.
+// overlaps[k] = overlap_of(a, boxes[listed[k]]), for `count` boxes. All corners are finite and not larger
+// than some 1e8.
 inline void clip_all(const Kernels& kernels, const BevBox<float>& a, const BevBox<float>* boxes,
                      const std::int32_t* listed, std::int64_t count, float* overlaps) {
   constexpr std::int64_t kFewest = 3;  // fewer take less time one by one

@@ -26,8 +26,8 @@ struct BevKind {
     reaches.set(i, box[0], box[1], box[3], box[4], box[6], kBevMargin<Real>);
   }
 
-  // results[k] = compare(a, boxes[listed[k]], their overlap), for `count` boxes. is_plain: the corners of a are
-  // finite; is_plain_box(k): likewise.
+  // results[k] = compare(a, boxes[listed[k]], their overlap), for `count` boxes. is_plain: the corners of a
+  // are finite; is_plain_box(k): likewise.
   template <class IsPlain, class Compare>
   static void compare(const Kernels& kernels, const Box& a, bool is_plain, const Box* boxes,
                       const std::int32_t* listed, std::int64_t count, const IsPlain& is_plain_box,

@@ -99,8 +99,8 @@ class Arguments {
   // absent and extents may be kUnknownExtent. For callers that trace a call instead of running it.
   void check_metadata();
 
-  // The same in one pass, for extents that passes_plain_shapes() can decide. Returns false, and binds nothing,
-  // if check_metadata() must decide.
+  // The same in one pass, for extents that passes_plain_shapes() can decide. Returns false, and binds
+  // nothing, if check_metadata() must decide.
   bool passes_plain_metadata();
   // Checks only whether ranks and extents fit together, and binds the sizes. Returns false, and binds
   // nothing, if check_metadata() must decide.
@@ -141,8 +141,8 @@ class Arguments {
   [[noreturn]] void fail(ErrorCode code, const std::string& what) const;  // "op: what"
 
  private:
-  // Whether the arguments pass all steps but those of data and workspace, in any order, and all have elements.
-  // Returns false if the steps must decide, one by one; they find the same sizes.
+  // Whether the arguments pass all steps but those of data and workspace, in any order, and all have
+  // elements. Returns false if the steps must decide, one by one; they find the same sizes.
   bool passes_all_but_data();
   bool passes_rules_and_lengths() const;
   bool may_be_absent(const Argument& argument) const;

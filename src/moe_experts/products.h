@@ -38,7 +38,8 @@ struct ColumnBlock {
 inline constexpr std::int64_t kBlockBytes = 128 << 10;
 // Columns per block of weights whose columns are contiguous: few rows read that many of a line of weights.
 inline constexpr std::int64_t kWideColumns = 256;
-// The least contiguous depth that is read in place. For shorter ones, adding the lanes of sums takes too long.
+// The least contiguous depth that is read in place. For shorter ones, adding the lanes of sums takes too
+// long.
 inline constexpr std::int64_t kLeastDepth = 128;
 inline constexpr std::int64_t kLeastColumns = 12;  // a multiple of the columns of a tile
 inline constexpr std::int64_t kRowBlock = 256;     // about a multiple of the rows of a tile

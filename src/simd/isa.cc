@@ -14,8 +14,8 @@
 namespace turnout {
 
 const char* name_of(Isa isa) {
-  static constexpr const char* kNames[core::kIsaCount] = {"sse4", "avx2", "avx512", "avx512_dl",
-                                                          "avx512_bf16", "neon"};
+  static constexpr const char* kNames[core::kIsaCount] = {"sse4",      "avx2",        "avx512",
+                                                          "avx512_dl", "avx512_bf16", "neon"};
   const auto i = static_cast<int>(isa);
   return i < core::kIsaCount ? kNames[i] : "best";
 }
@@ -102,8 +102,9 @@ Isa best_isa() {
   if (const char* word = wanted_word()) {
     const Isa wanted = named(word);
     if (wanted == Isa::best)
-      throw Error(ErrorCode::bad_param, std::string("TURNOUT_ISA is '") + word +
-                                            "', expected one of sse4, avx2, avx512, avx512_dl, avx512_bf16, neon");
+      throw Error(ErrorCode::bad_param,
+                  std::string("TURNOUT_ISA is '") + word +
+                      "', expected one of sse4, avx2, avx512, avx512_dl, avx512_bf16, neon");
     cap = static_cast<int>(wanted);
   }
   if (const auto isa = strongest(cap)) return *isa;

@@ -110,7 +110,7 @@ inline constexpr CompressTable kCompressTable;
 #define TURNOUT_KERNEL_TABLE(x)                                                            \
   {                                                                                        \
     TURNOUT_ON_SSE4(x), TURNOUT_ON_AVX2(x), TURNOUT_ON_AVX512(x), TURNOUT_ON_AVX512_DL(x), \
-        TURNOUT_ON_AVX512_DL(x), TURNOUT_ON_NEON(x)                                                                 \
+        TURNOUT_ON_AVX512_DL(x), TURNOUT_ON_NEON(x)                                        \
   }
 
 // Defines `const Kernels& function(Isa isa)`, which returns the object of that instruction set. Use it within

@@ -106,8 +106,8 @@ struct Values {
   Tensor tensor(std::int64_t rows, std::int64_t columns) { return view(memory.data(), {rows, columns}); }
 };
 
-// Whether a sum has the order of the definition. SSE4 rounds products, avx512_bf16 adds pairs of bf16 products,
-// and few channels are summed over all neighbours in one chain.
+// Whether a sum has the order of the definition. SSE4 rounds products, avx512_bf16 adds pairs of bf16
+// products, and few channels are summed over all neighbours in one chain.
 template <class T>
 bool is_exact(Isa isa, bool few_channels = false) {
   return isa != Isa::sse4 && !few_channels && (isa != Isa::avx512_bf16 || !std::is_same_v<T, bf16>);

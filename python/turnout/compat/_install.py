@@ -6,7 +6,7 @@ import functools
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -14,6 +14,8 @@ from typing import Any, NoReturn, Protocol
 
 _MISSING = object()
 Undo = Callable[[], None]
+# What a module gets, by name; or a function that says it for the module, which is imported or made here.
+Contents = Mapping[str, Any] | Callable[[ModuleType], Mapping[str, Any]]
 
 
 class Install(Protocol):
@@ -52,24 +54,120 @@ def missing(package: str, names: Collection[str] | None, what: str) -> Callable[
     returns a placeholder, so that a program can import it without using it.
     """
 
-    @functools.cache
-    def placeholder(name: str) -> Any:
-        message = f"{name}: turnout.compat.{package} does not implement this name; Turnout has {what}"
-        return _Placeholder(name, (), {"__doc__": message})
-
     def find(name: str) -> Any:
         if name in names if names is not None else not name.startswith("_"):
-            return placeholder(name)
+            return placeholder(
+                name,
+                f"{name}: turnout.compat.{package} does not implement this name; Turnout has {what}",
+            )
         raise AttributeError(f"turnout.compat.{package} has no attribute {name}; Turnout has {what}")
 
     return find
 
 
-class _Absent(MetaPathFinder, Loader):
-    """Finds the modules that a stand-in lacks entirely, and all their submodules."""
+@functools.cache
+def placeholder(name: str, message: str) -> Any:
+    """A name that can be imported, and whose use raises this message."""
+    return _Placeholder(name, (), {"__doc__": message})
 
-    def __init__(self, names: tuple[str, ...], origin: str, getattr: Callable[[str], Any]) -> None:
-        self._names, self._origin, self._getattr = names, origin, getattr
+
+# -- single steps, each of which returns what undoes it ----------------------------------------------------
+
+
+def set_attribute(owner: Any, name: str, value: Any) -> Undo:
+    """Sets an attribute of a module or a class."""
+    before = vars(owner).get(name, _MISSING)
+    setattr(owner, name, value)
+
+    def undo() -> None:
+        if before is not _MISSING:
+            setattr(owner, name, before)
+        elif name in vars(owner):
+            delattr(owner, name)
+
+    return undo
+
+
+def make_module(name: str, package: str, *, is_package: bool = False) -> ModuleType:
+    """An empty module that stands in for one of ``package``, with a ``__spec__`` like an imported one."""
+    module = ModuleType(name, f"Turnout's stand-in for {name}; see turnout.compat.{package}.")
+    module.__spec__ = ModuleSpec(name, None, origin=f"turnout.compat.{package}", is_package=is_package)
+    module.__package__ = name if is_package else name.rpartition(".")[0]
+    if is_package:
+        module.__path__ = []
+    return module
+
+
+def enter_module(name: str, package: str, contents: Mapping[str, Any]) -> Undo:
+    """Enters a module in sys.modules without importing its parents, which then find it there.
+
+    If a module of that name is imported already, its names are replaced.
+    """
+    module = sys.modules.get(name)
+    if module is not None:
+        steps = [set_attribute(module, attribute, value) for attribute, value in contents.items()]
+        return lambda: undo_all(steps)
+    module = make_module(name, package)
+    vars(module).update(contents)
+    sys.modules[name] = module
+
+    def undo() -> None:
+        if sys.modules.get(name) is module:
+            del sys.modules[name]
+        parent, _, child = name.rpartition(".")
+        if vars(sys.modules.get(parent, module)).get(child) is module:
+            delattr(sys.modules[parent], child)
+
+    return undo
+
+
+def enter_fallback(name: str, package: str, contents: Mapping[str, Any]) -> Undo:
+    """Makes a module importable if the package itself does not have it."""
+    finder = _Absent((name,), f"turnout.compat.{package}", contents=contents)
+    sys.meta_path.append(finder)  # last: what the package has is found first
+    return finder.remove
+
+
+def enter_stubs(packages: Collection[str], asked_by: str) -> Undo:
+    """Makes packages that are not installed importable, with all modules below them; using a name raises."""
+    absent = tuple(name for name in packages if find_package(name) is None)
+
+    def find(name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"there is no {name} in a stub of {asked_by}")
+        return placeholder(name, f"{name}: {', '.join(absent)} can be imported, but not used: see {asked_by}")
+
+    finder = _Absent(absent, asked_by, find)
+    sys.meta_path.append(finder)
+    return finder.remove
+
+
+def find_package(name: str) -> ModuleSpec | None:
+    """The spec of an installed or imported package; None: there is none."""
+    try:
+        return importlib.util.find_spec(name)
+    except ValueError:  # imported, without a spec
+        return ModuleSpec(name, None)
+
+
+def undo_all(steps: list[Undo]) -> None:
+    """Undoes the last step first."""
+    while steps:
+        steps.pop()()
+
+
+class _Absent(MetaPathFinder, Loader):
+    """Finds modules that nothing else has found, and all modules below them."""
+
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        origin: str,
+        getattr: Callable[[str], Any] | None = None,
+        contents: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._names, self._origin = names, origin
+        self._contents = {**(contents or {}), **({"__getattr__": getattr} if getattr else {})}
 
     def has(self, name: str) -> bool:
         return any(name == one or name.startswith(f"{one}.") for one in self._names)
@@ -78,7 +176,15 @@ class _Absent(MetaPathFinder, Loader):
         return ModuleSpec(name, self, origin=self._origin, is_package=True) if self.has(name) else None
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__getattr__ = self._getattr
+        vars(module).update(self._contents)
+
+    def remove(self) -> None:
+        sys.meta_path.remove(self)
+        for name, module in [*sys.modules.items()]:
+            if getattr(getattr(module, "__spec__", None), "loader", None) is self:
+                del sys.modules[name]
+                parent, _, child = name.rpartition(".")
+                vars(sys.modules.get(parent, module)).pop(child, None)
 
 
 class Installation:
@@ -89,7 +195,8 @@ class Installation:
 
     Args:
         package: the package that is replaced.
-        modules: maps each module to its contents; a parent precedes its submodules.
+        modules: maps each module to its contents; a parent precedes its submodules. Contents may be a
+            function of the module, called before the next module is imported, which may need the names.
         getattr: called for a name that a module created here lacks.
         absent: modules of the package that can be imported, but whose names cannot be used;
             ``absent_getattr`` provides them.
@@ -102,7 +209,7 @@ class Installation:
     def __init__(
         self,
         package: str,
-        modules: dict[str, dict[str, Any]],
+        modules: Mapping[str, Contents],
         *,
         getattr: Callable[[str], Any] | None = None,
         absent: tuple[str, ...] = (),
@@ -137,13 +244,17 @@ class Installation:
             imported = self._imported_here = importlib.import_module(self._package)
         try:
             # Create all modules first: a package may have a function with the name of one of its modules.
-            modules = [self._module(name, may_import=imported is not None) for name in self._modules]
+            modules = []
+            for name, contents in self._modules.items():
+                modules.append(self._module(name, may_import=imported is not None))
+                if callable(contents):
+                    self._fill(modules[-1], contents(modules[-1]))
             for module, contents in zip(modules, self._modules.values(), strict=True):
-                for attribute, value in contents.items():
-                    self._set(module, attribute, value)
+                if not callable(contents):
+                    self._fill(module, contents)
             if self._absent is not None:
                 sys.meta_path.append(self._absent)  # after the finders of installed modules
-                self._undo.append(self._remove_absent)
+                self._undo.append(self._absent.remove)
             for register in self._registries:
                 undo = register()
                 if undo is not None:
@@ -153,8 +264,7 @@ class Installation:
             raise
 
     def uninstall(self) -> None:
-        while self._undo:
-            self._undo.pop()()
+        undo_all(self._undo)
 
     def functions(self, example: str, more: str = "") -> tuple[Install, Undo]:
         """Returns the functions ``install`` and ``uninstall`` of ``turnout.compat.<package>``.
@@ -183,45 +293,23 @@ class Installation:
             function.__qualname__ = function.__name__
         return install, uninstall
 
-    def _remove_absent(self) -> None:
-        sys.meta_path.remove(self._absent)
-        for name, module in [*sys.modules.items()]:
-            if getattr(getattr(module, "__spec__", None), "loader", None) is self._absent:
-                del sys.modules[name]
-                parent, _, child = name.rpartition(".")
-                vars(sys.modules.get(parent, module)).pop(child, None)
-
     def _module(self, name: str, may_import: bool) -> ModuleType:
         if may_import:
             try:
                 return importlib.import_module(name)
             except ImportError:
                 pass  # the installed package lacks this module or cannot load it
-        module = ModuleType(name, f"Turnout's stand-in for {name}; see turnout.compat.{self._package}.")
         is_package = any(other.startswith(f"{name}.") for other in self._modules)
-        module.__spec__ = ModuleSpec(
-            name, None, origin=f"turnout.compat.{self._package}", is_package=is_package
-        )
-        module.__package__ = name if is_package else name.rpartition(".")[0]
-        if is_package:
-            module.__path__ = []
+        module = make_module(name, self._package, is_package=is_package)
         if self._getattr is not None:
             module.__getattr__ = self._getattr
         sys.modules[name] = module
         self._undo.append(lambda: sys.modules.pop(name, None))
         parent, _, child = name.rpartition(".")
         if parent:
-            self._set(sys.modules[parent], child, module)
+            self._fill(sys.modules[parent], {child: module})
         return module
 
-    def _set(self, module: ModuleType, attribute: str, value: Any) -> None:
-        before = module.__dict__.get(attribute, _MISSING)
-
-        def undo() -> None:
-            if before is _MISSING:
-                module.__dict__.pop(attribute, None)
-            else:
-                setattr(module, attribute, before)
-
-        setattr(module, attribute, value)
-        self._undo.append(undo)
+    def _fill(self, module: ModuleType, contents: Mapping[str, Any]) -> None:
+        for attribute, value in contents.items():
+            self._undo.append(set_attribute(module, attribute, value))

@@ -34,8 +34,8 @@ namespace turnout::bindings {
 
 class PythonCall {
  public:
-  // use_torch_threads: the call is from turnout.torch, which handles gradients itself. It uses torch's threads,
-  // as does any call with a torch tensor.
+  // use_torch_threads: the call is from turnout.torch, which handles gradients itself. It uses torch's
+  // threads, as does any call with a torch tensor.
   PythonCall(const PythonFunction& function, bool use_torch_threads)
       : PythonCall(function.signature, function.name, function.renames, use_torch_threads) {}
   PythonCall(const core::Signature& signature, bool use_torch_threads)
@@ -144,7 +144,8 @@ class PythonCall {
   Context& context() const;
   std::string_view name_of(const core::Argument& argument) const { return renames_(argument.name); }
   void copy(ImportedArray& array, std::string_view name);
-  // The argument whose library allocates a new result: the one whose dtype it has, or the first that is given.
+  // The argument whose library allocates a new result: the one whose dtype it has, or the first that is
+  // given.
   const Seen& library_of(const core::Argument& argument) const;
   nb::object first_rows(int result, std::int64_t rows) const;
   Place place(nb::handle object) { return {object, next_argument_++, result_count_++}; }

@@ -14,9 +14,9 @@ struct NewArray {
   Tensor tensor;
 };
 
-// An uninitialised array of the given shape: torch's if `like` is, otherwise NumPy's. Large ones use the output
-// cache. `before`: bytes of results that the same call has allocated, whose pages may not be in use yet.
-// Throws turnout::Error about `what`.
+// An uninitialised array of the given shape: torch's if `like` is, otherwise NumPy's. Large ones use the
+// output cache. `before`: bytes of results that the same call has allocated, whose pages may not be in use
+// yet. Throws turnout::Error about `what`.
 NewArray new_array(nb::handle like, const ArrayType& like_type, DType dtype, const std::int64_t* shape,
                    int rank, const std::string_view (&what)[2], std::size_t before);
 

@@ -1,5 +1,5 @@
-// A Python function as data: its operator, and the Python names of the function and its arguments, which error
-// messages, the log and `turnout ops` use.
+// A Python function as data: its operator, and the Python names of the function and its arguments, which
+// error messages, the log and `turnout ops` use.
 #pragma once
 
 #include <initializer_list>

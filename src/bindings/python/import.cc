@@ -370,8 +370,8 @@ bool is_negated(nb::handle tensor, What what) {
 }
 
 bool has_tangent(nb::handle tensor) {
-  // Usually there is no level, and so there are no tangents. This runs for every tensor of every call; reading
-  // an attribute of the module instead would take 0.05 us.
+  // Usually there is no level, and so there are no tangents. This runs for every tensor of every call;
+  // reading an attribute of the module instead would take 0.05 us.
   PyObject* level = PyDict_GetItem(torch().globals, names().current_level.ptr());
   if (level == nullptr || !PyLong_Check(level) || PyLong_AsLong(level) < 0) return false;
   return !torch().unpack_dual(tensor).attr("tangent").is_none();

@@ -60,8 +60,8 @@ core::dlpack::DataType dlpack_type_of(DType dtype);
 // The name of a dtype in NumPy and its extension package ml_dtypes, and in torch.
 const char* library_name(DType dtype);
 
-// Creates the Python objects that imports need, when the module loads. They are not function statics: a thread
-// that holds the GIL must not wait for the lock of a static whose holder waits for the GIL.
+// Creates the Python objects that imports need, when the module loads. They are not function statics: a
+// thread that holds the GIL must not wait for the lock of a static whose holder waits for the GIL.
 void load_import();
 
 }  // namespace turnout::bindings

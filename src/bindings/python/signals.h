@@ -16,8 +16,8 @@ namespace nb = nanobind;
 bool is_main_thread();
 void watch_main_thread();  // called when the module is loaded
 
-// Runs f() without the GIL. On the main thread, signal handlers run every 50 ms with the GIL; if one raises an
-// exception, as that of Ctrl-C does, f() ends early and the exception propagates.
+// Runs f() without the GIL. On the main thread, signal handlers run every 50 ms with the GIL; if one raises
+// an exception, as that of Ctrl-C does, f() ends early and the exception propagates.
 template <class F>
 void run_without_gil(const F& f) {
   try {

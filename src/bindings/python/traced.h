@@ -10,9 +10,9 @@ namespace turnout::bindings {
 
 namespace nb = nanobind;
 
-// Checks a call against the operator's signature. Arguments and scalars are passed by name. An argument that is
-// not named is absent; a scalar that is not named or is None, also as an element of a vector, has the least
-// value that is allowed. `sizes` has the known sizes that no shape determines.
+// Checks a call against the operator's signature. Arguments and scalars are passed by name. An argument that
+// is not named is absent; a scalar that is not named or is None, also as an element of a vector, has the
+// least value that is allowed. `sizes` has the known sizes that no shape determines.
 void check_metadata(const std::string& op, const nb::dict& arguments, const nb::dict& scalars,
                     const nb::dict& sizes);
 

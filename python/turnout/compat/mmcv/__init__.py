@@ -14,8 +14,11 @@ Example:
 
 from __future__ import annotations
 
+import sys
+
 from turnout.compat._install import Installation, Undo, names_of
 from turnout.compat.mmcv import (
+    ext,
     sparse_conv,
     sparse_functional,
     sparse_modules,
@@ -23,12 +26,14 @@ from turnout.compat.mmcv import (
     sparse_pool,
     sparse_structure,
 )
+from turnout.compat.mmcv.mmdet3d import enter_mmdet3d
 from turnout.compat.mmcv.sparse_conv import *
 from turnout.compat.mmcv.sparse_modules import SparseModule, SparseSequential, is_spconv_module
 from turnout.compat.mmcv.sparse_ops import get_indice_pairs
 from turnout.compat.mmcv.sparse_pool import *
 from turnout.compat.mmcv.sparse_structure import SparseConvTensor, scatter_nd
 from turnout.compat.mmcv.voxels import DynamicScatter, Voxelization, voxelization
+from turnout.compat.mmcv.wrappers import replace_wrappers
 from turnout.torch import dynamic_scatter
 
 __all__ = [
@@ -77,10 +82,29 @@ def _register() -> Undo | None:
     return undo
 
 
+def _forget_ops() -> Undo | None:
+    """Without its compiled module, mmcv.ops cannot be imported: what was imported of it has to go."""
+    if sys.modules["mmcv._ext"].__spec__.loader is not None:
+        return None
+
+    def undo() -> None:
+        for name in [name for name in sys.modules if name == "mmcv.ops" or name.startswith("mmcv.ops.")]:
+            del sys.modules[name]
+        vars(sys.modules["mmcv"]).pop("ops", None)
+        if "mmengine.registry" in sys.modules:
+            known = sys.modules["mmengine.registry"].MODELS.module_dict
+            for name, module in [*known.items()]:
+                if getattr(module, "__module__", "").startswith("mmcv.ops."):
+                    del known[name]
+
+    return undo
+
+
 install, uninstall = Installation(
     "mmcv",
     {
         "mmcv": {},
+        "mmcv._ext": ext.contents_of,
         "mmcv.ops": {**_voxelize, **_scatter_points, **_structure, **_modules, **_convolutions, **_pools},
         "mmcv.ops.scatter_points": _scatter_points,
         "mmcv.ops.sparse_conv": _convolutions,
@@ -92,9 +116,11 @@ install, uninstall = Installation(
         "mmcv.ops.voxelize": _voxelize,
     },
     keeps_package=True,
-    registries=(_register,),
+    registries=(_forget_ops, _register, replace_wrappers, enter_mmdet3d),
 ).functions(
     "from mmcv.ops import SparseConv3d",
-    "If mmcv or mmcv-lite is installed, it is imported and these names are replaced or added. "
-    "If mmengine is installed, the convolutions are added to its model registry.",
+    "If mmcv or mmcv-lite is installed, it is imported and these names are replaced or added. If its "
+    "compiled module ``mmcv._ext`` is missing, a stand-in replaces it and ``import mmdet3d.models`` works; "
+    "functions that Turnout lacks raise NotImplementedError. If mmengine is installed, the convolutions are "
+    "added to its model registry.",
 )
