@@ -100,12 +100,12 @@ struct SharedPoints {
       bool is_ordered = true;
       for (int k = 0; k < count; ++k) {
         key[k] = static_cast<Real>(std::atan2(double{y[k] - middle_y}, double{x[k] - middle_x}));
-        is_ordered &= key[k] == key[k];
+        is_ordered &= !std::isnan(key[k]);
       }
       is_ordered ? sort_by(key, order) : bubble_sort_by(key, order);
     }
     const Real first_x = x[order[0]], first_y = y[order[0]];
-    Real sum = 0, before_x = first_x - first_x, before_y = first_y - first_y;
+    Real sum = 0, before_x = x[order[0]] - first_x, before_y = y[order[0]] - first_y;  // 0, or NaN
     for (int k = 1; k < count; ++k) {
       const Real next_x = x[order[k]] - first_x, next_y = y[order[k]] - first_y;
       sum += before_x * next_y - next_x * before_y;
@@ -179,8 +179,8 @@ Real iou_of(const BevBox<Real>& a, const BevBox<Real>& b, Real overlap) {
 template <class Real>
 Real iou3d_of(const BevBox<Real>& a, const BevBox<Real>& b, Real overlap) {
   const Real height = (b.top < a.top ? b.top : a.top) - (b.bottom > a.bottom ? b.bottom : a.bottom);
-  const bool is_nan = b.top != b.top || b.bottom != b.bottom;  // NaN of a makes the height NaN
-  const Real shared = overlap * (height > 0 && !is_nan ? height : Real(0));
+  const bool is_nan = std::isnan(b.top) || std::isnan(b.bottom);  // NaN of a makes the height NaN
+  const Real shared = overlap == 0 ? overlap : overlap * (height > 0 && !is_nan ? height : Real(0));
   return shared / at_least(a.volume + b.volume - shared, Real(1e-6));
 }
 

@@ -66,7 +66,7 @@ void BoxGrid<Real>::set(const Real* boxes, std::int64_t points, BoxZ z, float ma
     for (std::int64_t i = begin; i < end; ++i) {
       const Real* numbers = boxes + 7 * i;
       const PointBox<Real>& box = box_[i] = PointBox<Real>(numbers, z, margin);
-      const bool is_nan = std::any_of(numbers, numbers + 7, [](Real v) { return v != v; });
+      const bool is_nan = std::any_of(numbers, numbers + 7, [](Real v) { return std::isnan(v); });
       extent_x_[i] = extent_y_[i] = -1;
       if (is_nan || !(box.limit_x > 0 && box.limit_y > 0 && box.half_height >= 0)) continue;
       // The rounding errors of a point's position in the box are some 1e-7 of the extents.

@@ -40,7 +40,7 @@ struct Reaches {
     const Real error = Real(1e-5) * radius[i] + Real(4e-6) * (std::abs(box_x) + std::abs(box_y) + radius[i]);
     reach[i] = is_plain ? radius[i] + margin + error : std::numeric_limits<Real>::quiet_NaN();
   }
-  bool is_plain(std::int64_t i) const { return reach[i] == reach[i]; }
+  bool is_plain(std::int64_t i) const { return !std::isnan(reach[i]); }
   void always_clip(std::int64_t i) const { reach[i] = std::numeric_limits<Real>::quiet_NaN(); }
   // Far from every box that is not always clipped.
   void remove(std::int64_t i) const {

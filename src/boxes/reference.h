@@ -122,7 +122,8 @@ Real boxes_iou3d(const Real* a, const Real* b) {
   Real height = std::min(tops[0], tops[1]) - std::max(bottoms[0], bottoms[1]);
   for (int k = 0; k < 2; ++k)
     if (std::isnan(tops[k]) || std::isnan(bottoms[k])) height = 0;
-  const Real shared = boxes_overlap_bev(a, b) * (height > 0 ? height : 0);
+  const Real overlap = boxes_overlap_bev(a, b);
+  const Real shared = overlap == 0 ? overlap : overlap * (height > 0 ? height : 0);  // not 0 * inf
   const Real volumes = a[3] * a[4] * a[5] + b[3] * b[4] * b[5];
   return shared / std::fmax(volumes - shared, Real(1e-6));
 }

@@ -90,6 +90,9 @@ TEST(BoxesIou3d, Heights) {
   EXPECT_NEAR(iou3d(car(0, 0, 0), higher), 0.5, 1e-6);  // 8 m2 and 1 m of height of 2 m together
   higher[2] = 1.5f;
   EXPECT_EQ(iou3d(car(0, 0, 0), higher), 0);
+  Box7 tall = car(0, 0, 0), tall_too = car(50, 0, 0);
+  tall[5] = tall_too[5] = kInf;
+  EXPECT_EQ(iou3d(tall, tall_too), 0);
   for (int k : {2, 5}) {
     Box7 one = car(0, 0, 0);
     one[static_cast<std::size_t>(k)] = kNan;

@@ -2,6 +2,7 @@
 #include "boxes/visits.h"
 
 #include <bit>
+#include <cmath>
 #include <numeric>
 
 #include "core/dtypes.h"
@@ -15,12 +16,12 @@ namespace {
 
 // A number that is smaller for a larger score. NaN is 0; -0 equals +0, as the sum with +0 is +0.
 std::uint32_t key_of(float score) {
-  if (score != score) return 0;
+  if (std::isnan(score)) return 0;
   const auto bits = std::bit_cast<std::uint32_t>(score + 0.0f);
   return bits >> 31 ? bits : ~(bits | 0x80000000u);
 }
 std::uint64_t key_of(double score) {
-  if (score != score) return 0;
+  if (std::isnan(score)) return 0;
   const auto bits = std::bit_cast<std::uint64_t>(score + 0.0);
   return bits >> 63 ? bits : ~(bits | std::uint64_t{1} << 63);
 }

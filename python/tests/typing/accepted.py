@@ -48,6 +48,10 @@ def numpy_arrays(x: NDArray[np.float32], i: NDArray[np.int64], b: NDArray[np.boo
     assert_type(index.voxel_coors, NumPyArray)
     assert_type(index.reduce(x, "sum"), NumPyArray)
     assert_type(turnout.rnnt_prune_ranges(x, x, i, 5, score="steps"), NumPyArray)
+    assert_type(turnout.boxes_iou_bev(x, x, aligned=True), NumPyArray)
+    assert_type(turnout.box_iou_rotated(x, x, "iof", out=x), NDArray[np.float32])
+    assert_type(turnout.nms3d(x, None, 0.5, max_keep=np.int64(5)), NumPyArray)
+    assert_type(turnout.points_in_boxes(x, x, "bottom", 0, all=True), NumPyArray)
     assert_type(turnout.output_cache(2**20).limit, int)
 
 
@@ -74,6 +78,8 @@ def functions_of_torch(x: torch.Tensor, i: torch.Tensor) -> None:
     assert_type(tt.get_rnnt_prune_ranges(px_grad, py_grad, i, 5), torch.Tensor)
     assert_type(tt.dynamic_scatter(x, i), tuple[torch.Tensor, torch.Tensor])
     assert_type(tt.voxelize(x, [1.0, 1.0, 1.0], x), torch.Tensor)
+    assert_type(tt.nms(x, None, 0.5, 1), torch.Tensor)
+    assert_type(tt.points_in_boxes(x, x, all=True), torch.Tensor)
     layers = tt.nn.SparseSequential(tt.nn.SubMConv(3, 4, 16, 3), torch.nn.ReLU())
     layers(tt.nn.SparseTensor(x, i, [41, 1600, 1408], 1))
 

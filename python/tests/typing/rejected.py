@@ -34,6 +34,10 @@ def of_numpy(x: NDArray[np.float32], i: NDArray[np.int64]) -> None:
     turnout.voxelize(x, [1, 1, 1], x, max_points=5)  # error
     turnout.VoxelIndex("coors")  # error
     turnout.VoxelIndex(i).reduce(x, "min")  # error
+    turnout.box_iou_rotated(x, x, "giou")  # error
+    turnout.nms3d(x, [0.5], 0.5)  # error
+    turnout.nms3d(x, None, "0.5")  # error
+    turnout.points_in_boxes(x, x, "top")  # error
     turnout.set_num_threads("2")  # error
     turnout.output_cache(1.5)  # error
     number: int = turnout.scatter_sum(x, i)  # error
@@ -48,6 +52,7 @@ def of_torch(x: torch.Tensor, i: torch.Tensor, array: NDArray[np.float32]) -> No
     tt.rnnt_loss(x, i, 0, rnnt_type="irregular")  # error
     tt.dynamic_scatter(x, i, "median")  # error
     tt.indice_max_pool(x, i, i, 3, init="one")  # error
+    tt.nms3d(x, array, 0.5)  # error
     tt.nn.SubMConv(3, 4, 16, "3")  # error
     tt.nn.SparseTensor("features", i, [6], 1)  # error
     an_array: NDArray[np.float32] = turnout.scatter_sum(x, i)  # error
