@@ -74,6 +74,7 @@ def program(name: str, arguments: Sequence[str], *, is_module: bool) -> Callable
         arguments: what the program finds in ``sys.argv`` after its name.
         is_module: as ``python -m``.
     """
+    start: Callable[[], object]
     if is_module:
         folder, start = os.getcwd(), lambda: runpy.run_module(name, run_name="__main__", alter_sys=True)
     elif Path(name).is_dir():
@@ -102,9 +103,9 @@ def program(name: str, arguments: Sequence[str], *, is_module: bool) -> Callable
 
 def _run_script(path: str, source: bytes) -> None:
     main = ModuleType("__main__")
-    main.__file__, main.__spec__, main.__builtins__ = path, None, sys.modules["builtins"]
+    main.__file__, main.__spec__ = path, None
     main.__loader__ = importlib.machinery.SourceFileLoader("__main__", path)
-    vars(main)["__cached__"] = None
+    vars(main).update(__builtins__=sys.modules["builtins"], __cached__=None)
     sys.modules["__main__"] = main
     exec(compile(source, path, "exec"), vars(main))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -17,8 +19,8 @@ def allow_numpy_numbers() -> Undo | None:
         return None
     scalar = np.float64(0).__reduce__()[0]
     dtypes = {type(np.dtype(kind)) for kind in "?bBhHiIlLqQefd"}
-    added = [(scalar, f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")]
-    added += [np.dtype, *dtypes]
+    named = [(scalar, f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")]
+    added: list[Any] = [*named, np.dtype, *dtypes]
     before = torch.serialization.get_safe_globals()
     added = [one for one in added if one not in before]
     torch.serialization.add_safe_globals(added)
