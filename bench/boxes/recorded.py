@@ -11,6 +11,7 @@ from harness import Entry
 from recorded import Case, Programs
 
 import turnout
+import turnout.torch
 
 LOOPS = "C++, pair by pair"
 

@@ -11,6 +11,7 @@ from boxes.shapes import candidates, scan, upright, without_height
 from harness import Comparison, Entry, Summary, compare, median
 
 import turnout
+import turnout.torch
 
 NMS_BOXES, PAIRED, POINTS, BOXES = 4096, 500, 200_000, 100
 IOU_TOLERANCE = 1e-4
