@@ -23,14 +23,13 @@ from typing import NamedTuple
 import detect_numpy
 import numpy as np
 import torch
-from detect_numpy import FEATURES, FLAT, HALF, OUTPUTS, SIZES, SPACE, Found
+from detect_numpy import FEATURES, FLAT, HALF, OUTPUTS, SPACE, UNSEEN, Found
 from torch.nn import functional
 
 import turnout.torch
 from turnout.simulate import CLASSES, Scan, lidar_scan
 from turnout.torch import nn
 
-UNSEEN = 10_000  # the seed of the first scene for evaluation; training has the seeds from 0
 SCORES = len(CLASSES)
 
 
@@ -121,18 +120,9 @@ def loss_of(cells: torch.Tensor, outputs: torch.Tensor, sample: Sample) -> torch
     object_of = object_of[rows]
     truth, labels = sample.boxes[object_of], sample.labels[object_of]
 
-    double = 2 * truth[:, 6:]
-    wanted = np.hstack(
-        (
-            truth[:, :2] - middles[rows],
-            truth[:, 2:3],
-            np.log(truth[:, 3:6] / SIZES[labels]),
-            np.cos(double),
-            np.sin(double),
-        )
-    )
     said = outputs[rows, SCORES:]
-    errors = functional.smooth_l1_loss(said, torch.from_numpy(wanted), beta=0.1, reduction="none").sum(1)
+    wanted = torch.from_numpy(detect_numpy.numbers_of(cells[rows].numpy(), truth, labels))
+    errors = functional.smooth_l1_loss(said, wanted, beta=0.05, reduction="none").sum(1)
     share = 1 / np.bincount(object_of)[object_of]  # objects with many cells count as much as others
     error = (errors * torch.from_numpy(share).float()).sum()
 
@@ -184,20 +174,21 @@ def main(arguments: list[str] | None = None) -> tuple[list[float], dict[str, flo
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--scans", type=int, default=48, help="scans for training")
-    parser.add_argument("--steps", type=int, default=700, help="training steps")
+    parser.add_argument("--steps", type=int, default=800, help="training steps")
     parser.add_argument("--unseen", type=int, default=10, help="scans for the average precision")
     parser.add_argument("--seed", type=int, default=0, help="seed of the weights and of the order of scans")
-    parser.add_argument("--small", action="store_true", help="4 scans, 24 steps, 2 scans for the precision")
+    parser.add_argument("--small", action="store_true", help="2 coarse scans, 24 steps, 1 unseen scan")
     parser.add_argument(
         "--weights", type=Path, default=Path("build/detect_weights.npz"), help="where to write"
     )
     parser.add_argument("--out", type=Path, default=Path("build/detect.png"), help="picture, also as .svg")
     options = parser.parse_args(arguments)
+    azimuths = 2048
     if options.small:
-        options.scans, options.steps, options.unseen = 4, 24, 2
+        options.scans, options.steps, options.unseen, azimuths = 2, 24, 1, 512
 
     start = time.perf_counter()
-    scans = [lidar_scan(seed) for seed in range(options.scans)]
+    scans = [lidar_scan(seed, azimuths=azimuths) for seed in range(options.scans)]
     print(f"{len(scans)} scans simulated in {time.perf_counter() - start:.0f} s")
     torch.manual_seed(options.seed)
     detector = Detector()
@@ -210,7 +201,7 @@ def main(arguments: list[str] | None = None) -> tuple[list[float], dict[str, flo
     print(f"weights in {options.weights}, {options.weights.stat().st_size} bytes")
 
     weights = detect_numpy.load_weights(options.weights)
-    unseen = [lidar_scan(UNSEEN + number) for number in range(options.unseen)]
+    unseen = [lidar_scan(UNSEEN + number, azimuths=azimuths) for number in range(options.unseen)]
     start = time.perf_counter()
     found = [detect_numpy.detect(scan.points, weights) for scan in unseen]
     print(f"{len(unseen)} unseen scans, {1e3 * (time.perf_counter() - start) / len(unseen):.0f} ms each:")

@@ -31,6 +31,7 @@ SIZES = np.array([[4.3, 1.8, 1.55], [5.5, 1.97, 2.25], [0.62, 0.62, 1.72]], np.f
 # cosine and sine of twice the heading, since a box has no front.
 OUTPUTS = len(CLASSES) + 8
 MIN_SCORE, MAX_IOU = 0.05, 0.2
+UNSEEN = 10_000  # the seed of the first scene for evaluation; training has the seeds from 0
 COLORS, TRUE_COLOR = ("#0b5fd0", "#d9480f", "#a3139b"), "#2fb344"  # of the classes, and of true boxes
 DRAWN_SCORE = 0.3  # boxes with lower scores are not drawn
 
@@ -102,6 +103,14 @@ def boxes_of(cells: np.ndarray, outputs: np.ndarray, labels: np.ndarray) -> np.n
     xy, z, size, cosine, sine = np.split(outputs[:, -8:], [2, 3, 6, 7], axis=1)
     heading = np.arctan2(sine, cosine) / 2
     return np.hstack((middles_of(cells) + xy, z, SIZES[labels] * np.exp(size), heading))
+
+
+def numbers_of(cells: np.ndarray, boxes: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The last 8 outputs that mean these boxes; the inverse of boxes_of."""
+    heading = 2 * boxes[:, 6:]
+    size = np.log(boxes[:, 3:6] / SIZES[labels])
+    xy = boxes[:, :2] - middles_of(cells)
+    return np.hstack((xy, boxes[:, 2:3], size, np.cos(heading), np.sin(heading)))
 
 
 def detect(points: np.ndarray, weights: Weights) -> Found:

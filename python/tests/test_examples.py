@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import turnout
-from turnout.simulate import lidar_scan
+from turnout.simulate import CLASSES, lidar_scan
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -175,6 +175,46 @@ def test_sparse_detector_finds_the_boxes_it_was_told():
     inside = cars[(np.abs(cars[:, :2]) < 51.2).all(axis=1)]
     order = [rows[np.lexsort(rows.T)] for rows in (inside, found.numpy())]
     np.testing.assert_allclose(*order, rtol=1e-4, atol=1e-4)
+
+
+def test_detect_learns_and_draws(tmp_path, capsys):
+    """The loss falls; the weights are written, the precision is reported, and both pictures are drawn."""
+    path, weights = tmp_path / "new" / "detect.png", tmp_path / "new" / "weights.npz"
+    losses, precisions = load("detect").main(["--small", "--out", str(path), "--weights", str(weights)])
+    assert len(losses) == 24 and np.mean(losses[-6:]) < 0.75 * np.mean(losses[:6])
+    assert set(precisions) == set(CLASSES) and all(0 <= value <= 1 for value in precisions.values())
+    said = capsys.readouterr().out
+    assert "1 unseen scans" in said and f"drawn in {path}" in said
+    assert set(load("detect_numpy").load_weights(weights)) == set(load("detect_numpy").load_weights())
+    assert path.stat().st_size > 10_000 and "<svg" in path.with_suffix(".svg").read_text()
+
+
+def test_detect_with_numpy_equals_torch():
+    """The modules with random weights and statistics, and what their folded weights give."""
+    import torch
+
+    detect, detect_numpy = load("detect"), load("detect_numpy")
+    torch.manual_seed(0)
+    detector = detect.Detector().eval()
+    for module in detector.modules():
+        if isinstance(module, torch.nn.BatchNorm1d):
+            for values, low, high in (
+                (module.weight, 0.5, 1.5),
+                (module.bias, -0.5, 0.5),
+                (module.running_mean, -0.2, 0.2),
+                (module.running_var, 0.05, 0.2),
+            ):
+                torch.nn.init.uniform_(values, low, high)
+    features, sites = detect_numpy.voxels_of(lidar_scan(5, azimuths=256).points)
+    voxels = turnout.torch.nn.SparseTensor(
+        torch.from_numpy(features), torch.from_numpy(sites), detect_numpy.SPACE, 1
+    )
+    with torch.inference_mode():
+        cells, outputs = detector(voxels)
+    again, values = detect_numpy.forward(detector.weights(), features, sites)
+    assert np.array_equal(again, cells.numpy()) and len(again) > 500
+    assert values.std(axis=0).min() > 0.05
+    np.testing.assert_allclose(values, outputs.numpy(), rtol=1e-3, atol=1e-4)
 
 
 def torchrun(processes, program, *arguments):

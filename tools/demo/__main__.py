@@ -18,7 +18,7 @@ from rich.progress import track
 from rich.table import Table
 
 import turnout
-from demo import lattice, moe, pictures, points
+from demo import detector, lattice, moe, pictures, points
 from demo.job import Job, measure
 
 console = Console(width=116, highlight=False)
@@ -97,7 +97,8 @@ def draw(folder: Path) -> None:
     except ModuleNotFoundError as error:
         console.print(f"The pictures were not drawn, because {error.name} is not installed.")
         return
-    console.print(f"Pictures of a simulated scan and of its voxels: {' and '.join(map(str, paths))}.")
+    names = f"{', '.join(map(str, paths[:-1]))} and {paths[-1]}"
+    console.print(f"Pictures of detected boxes, of a simulated scan and of its voxels: {names}.")
 
 
 def main() -> None:
@@ -113,6 +114,7 @@ def main() -> None:
     threads = f"{info['threads']} thread{'s' if info['threads'] > 1 else ''}"
     console.print(f"Turnout {info['version']} with {threads} and {info['isa']} instructions.")
     wrong = run()
+    console.print(f"\n{detector.summary()}")
     draw(Path("build/demo"))
     if wrong:
         raise SystemExit(1)

@@ -1,4 +1,4 @@
-"""The pictures of the README: a simulated scan with its true boxes, and its sites in a sparse network."""
+"""The pictures of the README: detected boxes, a scan with its true boxes, its sites in a sparse network."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import turnout
+from demo import detector
 from turnout.simulate import CLASSES, SENSOR_HEIGHT, lidar_scan
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def save(figure: Figure, path: Path) -> None:
     image.quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
-PICTURES = {"scan.png": draw_scan, "layers.png": draw_layers}
+PICTURES = {"detect.png": detector.draw, "scan.png": draw_scan, "layers.png": draw_layers}
 
 
 def draw(folder: Path) -> list[Path]:
