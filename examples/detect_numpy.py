@@ -33,7 +33,7 @@ OUTPUTS = len(CLASSES) + 8
 MIN_SCORE, MAX_IOU = 0.05, 0.2
 UNSEEN = 10_000  # the seed of the first scene for evaluation; training has the seeds from 0
 COLORS, TRUE_COLOR = ("#0b5fd0", "#d9480f", "#a3139b"), "#2fb344"  # of the classes, and of true boxes
-DRAWN_SCORE = 0.3  # boxes with lower scores are not drawn
+DRAWN_SCORE = 0.4  # boxes with lower scores are not drawn
 
 Weights = Mapping[str, np.ndarray]
 
@@ -122,12 +122,18 @@ def detect(points: np.ndarray, weights: Weights) -> Found:
     cells, outputs, labels, scores = cells[rows], outputs[rows], labels[rows], scores[rows]
     boxes = boxes_of(cells, outputs, labels)
     kept = turnout.nms3d(boxes, scores, MAX_IOU)
+    kept = kept[is_inside(boxes[kept])]
     return Found(boxes[kept], scores[kept], labels[kept])
+
+
+def is_inside(boxes: np.ndarray) -> np.ndarray:
+    """Whether the middle of each box is in the range of the detector."""
+    return (np.abs(boxes[:, :2]) < RANGE[3]).all(axis=1)
 
 
 def truth_of(scan: Scan) -> tuple[np.ndarray, np.ndarray]:
     """The true boxes whose middles are in the range of the detector, and their classes."""
-    inside = (np.abs(scan.boxes[:, :2]) < RANGE[3]).all(axis=1)
+    inside = is_inside(scan.boxes)
     return scan.boxes[inside], scan.labels[inside]
 
 
@@ -199,7 +205,7 @@ def draw(path: Path, scan: Scan, found: Found, sideways: float = 19.2) -> None:
         Line2D([], [], color=color, linewidth=3, label=f"found {name}")
         for name, color in zip(CLASSES, COLORS, strict=True)
     ]
-    axes.legend(handles=handles, loc="upper right", fontsize=20, framealpha=0.95, edgecolor="none")
+    axes.legend(handles=handles, loc="lower center", ncols=4, fontsize=20, framealpha=0.95, edgecolor="none")
     frame = {"facecolor": "white", "edgecolor": "none", "alpha": 0.95, "pad": 6}
     text = f"{len(scan.points):,} points → {len(drawn)} boxes found, {len(boxes)} true boxes"
     axes.text(0.012, 0.965, text, fontsize=22, transform=axes.transAxes, va="top", bbox=frame)

@@ -1,4 +1,4 @@
-"""Runs operators at realistic sizes, checks their results against the definitions, and times them.
+"""Runs operators at realistic sizes, checks and times them; then a trained detector, with pictures.
 
 python tools/demo; ./dev demo installs and builds first. It needs NumPy and rich, and matplotlib for pictures,
 but no PyTorch. `python tools/demo --pictures docs/images` only draws the pictures of the README.

@@ -14,6 +14,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "examples"))
 import detect_numpy
 
 SCANS = 4
+DRAWN = detect_numpy.UNSEEN + 7  # a street with vans
 
 
 def summary() -> str:
@@ -44,7 +45,7 @@ def draw(path: Path) -> None:
     """Draws an unseen scan from above, with true and found boxes, in a palette as the other pictures."""
     from PIL import Image
 
-    scan = lidar_scan(detect_numpy.UNSEEN)
+    scan = lidar_scan(DRAWN)
     detect_numpy.draw(path, scan, detect_numpy.detect(scan.points, detect_numpy.load_weights()))
     with Image.open(path) as image:
         pixels = image.convert("RGB")
