@@ -23,7 +23,7 @@ RANGE = np.array([-38.4, -38.4, -3.0, 38.4, 38.4, 1.8])  # lower limits of x, y,
 SPACE = (24, 384, 384)  # voxels in z, y, x
 HALF = tuple(n // 2 for n in SPACE)  # after the stride of 2
 PLANE = (1, *HALF[1:])  # the cells seen from above
-FEATURES = 6  # of a voxel
+FEATURES = 8  # of a voxel
 FLAT = (1, 3, 3)  # the kernel in the plane
 # Usual length, width and height of each class. The network says the logarithm of the ratio to them.
 SIZES = np.array([[4.3, 1.8, 1.55], [5.5, 1.97, 2.25], [0.62, 0.62, 1.72]], np.float32)
@@ -58,7 +58,8 @@ def voxels_of(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     inside = coors[:, 0] >= 0  # points outside have (-1, -1, -1)
     means, sites, _, counts = turnout.dynamic_scatter_forward(points[inside], coors[inside], "mean")
     middles = RANGE[:3] + (sites[:, ::-1] + 0.5) * VOXEL
-    columns = ((means[:, :3] - middles) / VOXEL, means[:, 2:], np.log(counts) / 2)
+    away = middles[:, :2] / np.linalg.norm(middles[:, :2], axis=1, keepdims=True)  # from the sensor
+    columns = ((means[:, :3] - middles) / VOXEL, means[:, 2:], np.log(counts) / 2, away)
     return np.column_stack(columns).astype(np.float32), np.insert(sites, 0, 0, axis=1)
 
 

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -84,8 +85,19 @@ def test_detector_finds_boxes_in_an_unseen_scan(detect_numpy):
     overlaps = turnout.boxes_iou_bev(found.boxes, found.boxes)
     assert (np.triu(overlaps, 1) <= detect_numpy.MAX_IOU).all()
     assert detect_numpy.average_precision([found], [scan], CLASSES.index("car")) > 0.7
+    assert (found.scores >= detect_numpy.DRAWN_SCORE).sum() > 15
     nothing = detect_numpy.detect(scan.points[:0], detect_numpy.load_weights())
     assert [len(part) for part in nothing] == [0, 0, 0]
+
+
+def test_precisions_are_those_of_the_readme():
+    """To 0.02: rounding differs with the instruction set, which may exchange boxes of close scores."""
+    text = " ".join((ROOT / "README.md").read_text().split())
+    precisions = demo_module("detector").precisions()
+    assert set(precisions) == set(CLASSES)
+    for name, value in precisions.items():
+        (recorded,) = re.findall(rf"(\d\.\d\d) for {name}s", text)
+        assert value == pytest.approx(float(recorded), abs=0.02)
 
 
 def test_average_precision_counts_each_true_box_once(detect_numpy):
