@@ -6,17 +6,13 @@ benchmarks leave them out if that has not been done.
 
 from __future__ import annotations
 
-import io
-import re
+import subprocess
 import sys
 import tarfile
-import urllib.parse
-import urllib.request
 from pathlib import Path
 from types import ModuleType
 
 VERSION = "2.1.0"
-INDEX = "https://pypi.org/simple/mmcv/"
 FOLDER = Path(sys.prefix) / "peers/mmcv_boxes"
 SOURCES = ["box_iou_rotated", "nms_rotated", "nms", "points_in_boxes"]
 
@@ -27,18 +23,27 @@ def load(verbose: bool = False) -> ModuleType:
     csrc = FOLDER / f"mmcv-{VERSION}/mmcv/ops/csrc"
     if not csrc.exists():
         _unpack()
-    FOLDER.mkdir(parents=True, exist_ok=True)
     return cpp_extension.load(
         "mmcv_boxes",
-        [
-            str(Path(__file__).parent / "mmcv_binding.cc"),
-            *(str(csrc / f"pytorch/{folder}{name}.cpp") for name in SOURCES for folder in ("", "cpu/")),
-        ],
+        [str(Path(__file__).parent / "mmcv_binding.cc"), *_sources(csrc / "pytorch")],
         extra_include_paths=[str(csrc), str(csrc / "common"), str(csrc / "pytorch")],
         extra_cflags=["-O3", "-w"],
         build_directory=str(FOLDER),
         verbose=verbose,
     )
+
+
+def _sources(folder: Path) -> list[str]:
+    """The files to compile. Two files of mmcv may have one name, so each is included by one with its own."""
+    made = []
+    for name in SOURCES:
+        for prefix in ("", "cpu/"):
+            file = FOLDER / f"{prefix.strip('/')}_{name}.cc"
+            text = f'#include "{folder}/{prefix}{name}.cpp"\n'
+            if not file.exists() or file.read_text() != text:
+                file.write_text(text)
+            made.append(str(file))
+    return made
 
 
 def find() -> ModuleType | None:
@@ -47,13 +52,11 @@ def find() -> ModuleType | None:
 
 
 def _unpack() -> None:
-    with urllib.request.urlopen(INDEX) as page:
-        links = re.findall(r'href="([^"]+)"', page.read().decode())
-    (link,) = [one for one in links if f"/mmcv-{VERSION}.tar.gz" in one]
-    with urllib.request.urlopen(urllib.parse.urljoin(INDEX, link)) as file:
-        content = io.BytesIO(file.read())
+    """Downloads the source distribution with pip."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(fileobj=content) as archive:
+    options = ["--quiet", "--no-deps", "--no-binary=:all:", "--no-build-isolation", "--dest", str(FOLDER)]
+    subprocess.run([sys.executable, "-m", "pip", "download", *options, f"mmcv=={VERSION}"], check=True)
+    with tarfile.open(FOLDER / f"mmcv-{VERSION}.tar.gz") as archive:
         archive.extractall(FOLDER, filter="data")
 
 
