@@ -105,8 +105,8 @@ def test_reduction_is_checked_first(function, reduction):
 
 def test_frames_without_a_boundary():
     assert message_of(rnnt_loss, LOGITS[:, :2], TEXT, 0, None, "constrained") == (
-        "rnnt_loss: row 0 of the batch has 2 frames for 3 symbols, expected at least 3: a symbol takes a "
-        "frame"
+        "rnnt_loss: row 0 of the batch has 2 frames for 3 symbols, expected at least 3, as a symbol takes "
+        "a frame"
     )
     assert rnnt_loss(LOGITS[:, :2], TEXT, 0).isfinite()  # several symbols in a frame
 
