@@ -144,7 +144,7 @@ def test_same_messages(rng):
     for requires_grad in (False, True):
         with pytest.raises(ValueError, match="moe_re_routing: expert_token_num_per_rank sums to 36"):
             OP(torch.ones(37, 2, requires_grad=requires_grad), counts)
-    with pytest.raises(ValueError, match=r"moe_re_routing_inverse: permute_token_idx\[1\] is 0, which"):
+    with pytest.raises(ValueError, match=r"moe_re_routing_inverse: permute_token_idx\[1\] is 0, equal to"):
         INVERSE(tokens, torch.zeros(36, dtype=torch.int32))
     with pytest.raises(ValueError, match=r"idx_type is 2, expected one of 0 \.\. 1"):
         OP(tokens, counts, None, 1, 2)
