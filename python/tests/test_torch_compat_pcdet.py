@@ -204,6 +204,11 @@ def _in_child(queue):
     queue.put((iou.min().item(), inside.min().item()))
 
 
+def _in_worker(queue):
+    torch.set_num_threads(1)  # as workers of a DataLoader do: OpenMP's threads do not survive a fork
+    _in_child(queue)
+
+
 def test_in_a_worker_that_was_forked(package):
     """As in a DataLoader, after the parent has used its threads."""
     ours.install()
@@ -211,7 +216,7 @@ def test_in_a_worker_that_was_forked(package):
     queue = context.Queue()
     _in_child(queue)
     assert queue.get() == (pytest.approx(1), 1)
-    child = context.Process(target=_in_child, args=(queue,))
+    child = context.Process(target=_in_worker, args=(queue,), daemon=True)
     child.start()
     assert queue.get(timeout=60) == (pytest.approx(1), 1)
     child.join()

@@ -37,12 +37,17 @@ int block_bits_for(std::int64_t rows, std::int64_t row_bytes, int threads) {
   return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(most, 8)))) - 1;
 }
 
-// With few channels, a product for each pair would spend most of its time on its sums.
-constexpr std::int64_t kFewChannels = 8, kMostGathered = 1024;
+// With few channels, a product for each pair spends most of its time on its sums. If most neighbours are
+// present, all of them are multiplied at once.
+constexpr std::int64_t kFewChannels = 8, kMostGathered = 1024, kLeastGatheredRows = 1024;
+constexpr double kDense = 0.6;  // the share of all neighbours
 
 std::int64_t gathered_for(const Pairs& pairs, const ConvolutionShape& shape) {
   const std::int64_t all = saturating_product(pairs.offsets, shape.depth);
-  return pairs.offsets > 1 && shape.depth <= kFewChannels && all <= kMostGathered ? all : 0;
+  const double possible = static_cast<double>(pairs.offsets) * static_cast<double>(pairs.to_rows);
+  const bool dense =
+      pairs.to_rows >= kLeastGatheredRows && static_cast<double>(pairs.total) >= kDense * possible;
+  return dense && pairs.offsets > 1 && shape.depth <= kFewChannels && all <= kMostGathered ? all : 0;
 }
 
 std::int64_t batch_for(std::int64_t row_bytes) {

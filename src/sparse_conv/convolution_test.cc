@@ -105,6 +105,13 @@ TEST(IndiceConvolution, SameBitsForAnyNumberOfThreads) {
                                .subm = true,
                                .transposed = true,
                                .seed = ++seed});
+    // Few channels and many neighbours: all neighbours of a row are multiplied at once.
+    const ConvolutionCase few{
+        .order = order, .offsets = 3, .rows = 1500, .out_rows = 1400, .in = 5, .out = 33, .seed = ++seed};
+    compare_convolution<float>(few);
+    compare_convolution<double>(few);
+    compare_convolution<f16>(few);
+    compare_convolution<bf16>(few);
   }
 }
 
