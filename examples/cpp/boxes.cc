@@ -40,3 +40,11 @@ int main() {
     return 1;
   }
 }
+
+// Output:
+//   box 3, score 0.9: IoU 0.00 and 0.87 with the true boxes
+//   box 0, score 0.8: IoU 0.92 and 0.00 with the true boxes
+//   point 0: box 0
+//   point 1: box 0
+//   point 2: box 1
+//   point 3: box -1
