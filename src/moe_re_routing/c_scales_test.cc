@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "c_descriptors.h"
-#include "moe_re_routing/many_counts.h"
+#include "moe_re_routing/many_counts_case.h"
 
 namespace turnout::test {
 namespace {

@@ -1,5 +1,5 @@
 // moe_re_routing of as many ranks and experts as memory allows: neither number has a limit.
-#include "moe_re_routing/many_counts.h"
+#include "moe_re_routing/many_counts_case.h"
 
 #include <gtest/gtest.h>
 
