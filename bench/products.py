@@ -69,7 +69,7 @@ def beside(title, dtype, operations, calls, seconds, summary) -> Comparison:
 def two_threads(title, call, seconds, summary) -> Comparison:
     def on(count: int) -> Entry:
         def once() -> None:
-            turnout.set_num_threads(count)
+            torch.set_num_threads(count)  # calls through torch run on its threads
             call()
 
         return Entry(f"{count} threads", once)
