@@ -124,11 +124,11 @@ def test_stubs(script):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "run: there is no program, expected `turnout run SCRIPT` or `turnout run -m MODULE`"),
+        ([], "run: program is missing, expected `turnout run SCRIPT` or `turnout run -m MODULE`"),
         (["nowhere.py"], "[Errno 2] No such file or directory"),
         (
             ["--packages", "spcnv", __file__],
-            "run: there is no package 'spcnv'; there is spconv, torch_scatter,",
+            "run: package is 'spcnv', expected one of spconv, torch_scatter,",
         ),
     ],
 )

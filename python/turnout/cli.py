@@ -176,7 +176,7 @@ def _bench(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int | Callable[[], int]:
     if not arguments.program:
-        raise ValueError("run: there is no program, expected `turnout run SCRIPT` or `turnout run -m MODULE`")
+        raise ValueError("run: program is missing, expected `turnout run SCRIPT` or `turnout run -m MODULE`")
     name, *rest = arguments.program
     from turnout import launch
 

@@ -37,7 +37,7 @@ def install(packages: Sequence[str] | None, stub: Collection[str]) -> None:
     known = [*PACKAGES, *NAMED_ONLY]
     for name in packages or ():
         if name not in known:
-            raise ValueError(f"run: there is no package {name!r}; there is {', '.join(known)}")
+            raise ValueError(f"run: package is {name!r}, expected one of {', '.join(known)}")
     if importlib.util.find_spec("torch") is None:
         raise ValueError("run: the stand-ins need torch, which is not installed")
     chosen = [name for name in PACKAGES if _is_absent(PACKAGES[name])] if packages is None else packages
