@@ -90,14 +90,16 @@ def burst(call: Program, seconds: float) -> float:
 
 
 def verify(point: Point, peer: str, actual: object, expected: object) -> None:
-    """Raises WrongResultError unless the errors are at most the tolerance times the expected values, in sum."""
+    """Raises WrongResultError if the sum of errors exceeds the tolerance times that of expected values."""
     pairs = list(zip(tensors(actual), tensors(expected), strict=True))
     for number, (ours, theirs) in enumerate(pairs):
         is_float = ours.is_floating_point()
         tolerance = point.case.tolerance if ours.dtype != torch.bfloat16 else 2e-2
         a, b = ours.double(), theirs.double()
         if a.shape != b.shape:
-            raise WrongResultError(f"{point.name}: result {number} is {list(a.shape)}, {peer}: {list(b.shape)}")
+            raise WrongResultError(
+                f"{point.name}: result {number} is {list(a.shape)}, {peer}: {list(b.shape)}"
+            )
         same = torch.equal(a, b)
         close = is_float and float((a - b).abs().sum()) <= tolerance * float(b.abs().sum())
         if not (same or close):

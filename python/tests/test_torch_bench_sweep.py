@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-BENCH = str(Path(__file__).parents[2] / "bench")
-sys.path.insert(0, BENCH)
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 from sweep import main, measure, report, table
 from sweep.point import Case, Data, Point, drawn, named
 
@@ -142,7 +141,7 @@ def test_two_sweeps_are_compared_by_their_ratios(tmp_path):
 
 def test_map(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
-    monkeypatch.syspath_prepend(BENCH)
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "bench"))
     report.draw([made(), made(threads=2)], tmp_path / "map.svg", "title")
     assert "call" in (tmp_path / "map.svg").read_text()
 
