@@ -16,6 +16,9 @@ TURNOUT_ISA_BEGIN(rows)
 
 using namespace core;
 
+// A call per block would load all constants and weights again.
+#define ALWAYS_INLINE __attribute__((always_inline))
+
 // -- gather ------------------------------------------------------------------------------------------------
 
 // Scattered reads are prefetched about this many bytes ahead; of a longer row only the beginning, because the
@@ -90,7 +93,7 @@ HWY_INLINE void write_sum(const Terms<T>& terms, std::int64_t first, T* to, std:
   using D = typename Block<T>::D;
   const D d;
   const std::int64_t count = kCount > 0 ? kCount : terms.count;
-  const auto term = [&](std::int64_t k, std::int64_t j) HWY_ATTR {
+  const auto term = [&](std::int64_t k, std::int64_t j) HWY_ATTR ALWAYS_INLINE {
     const auto value = lanes_at(terms.from[k] + first + j);
     if constexpr (kWeighted) {
       return hn::Mul(hn::Set(d, terms.weights[k]), value);
@@ -98,7 +101,7 @@ HWY_INLINE void write_sum(const Terms<T>& terms, std::int64_t first, T* to, std:
       return value;
     }
   };
-  const auto sum = [&](std::int64_t j) HWY_ATTR {
+  const auto sum = [&](std::int64_t j) HWY_ATTR ALWAYS_INLINE {
     auto lanes = term(0, j);
     for (std::int64_t k = 1; k < count; ++k) lanes = hn::Add(lanes, term(k, j));
     return terms.add_zero ? hn::Add(lanes, hn::Zero(d)) : lanes;
@@ -114,8 +117,9 @@ HWY_INLINE void write_sum(const Terms<T>& terms, std::int64_t first, T* to, std:
   };
   write_row(
       to, n, stream,
-      [&](std::int64_t j)
-          HWY_ATTR { return block_of<T>([&](std::int64_t offset) HWY_ATTR { return sum(j + offset); }); },
+      [&](std::int64_t j) HWY_ATTR ALWAYS_INLINE {
+        return block_of<T>([&](std::int64_t offset) HWY_ATTR ALWAYS_INLINE { return sum(j + offset); });
+      },
       one);
 }
 
