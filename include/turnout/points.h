@@ -43,4 +43,58 @@ TURNOUT_API void furthest_point_sample_by_distances(const ConstTensor& matrix, c
                                                     const Tensor& idx, const Tensor& distances = nullptr,
                                                     const Caller& caller = {});
 
+// The points within a radius of each query: the first `nsample` of them by ascending row, where
+//   d2 < radius^2 and (d2 >= min_radius^2 or d2 == 0)
+// Radii are rounded to the type of the coordinates before they are squared. A point or query with NaN is in
+// no ball. If fewer are found, the first one fills the rest of idx; if none, 0 does.
+//
+// xyz [batch, points, 3], new_xyz [batch, queries, 3], idx [batch, queries, nsample], found [batch, queries],
+// i32: how many of idx are found; or all without `batch`.
+TURNOUT_API void ball_query(const ConstTensor& xyz, const ConstTensor& new_xyz, const Tensor& idx,
+                            const Tensor& found, double radius, double min_radius = 0,
+                            const Caller& caller = {});
+
+// The same for stacked clouds: xyz [points, 3], counts [batch], new_xyz [queries, 3], new_counts [batch], idx
+// [queries, nsample], found [queries]. Rows of idx begin with 0 in each cloud.
+TURNOUT_API void ball_query_stacked(const ConstTensor& xyz, const ConstTensor& counts,
+                                    const ConstTensor& new_xyz, const ConstTensor& new_counts,
+                                    const Tensor& idx, const Tensor& found, double radius,
+                                    double min_radius = 0, const Caller& caller = {});
+
+// The points within a radius of each query, d2 <= radius^2, that are in voxels around it: the first `nsample`
+// of them in ascending order of z, y, x. The voxels of a query are those whose coordinates differ from
+// new_coords by at most z_range, y_range and x_range, as far as they are in the grid.
+//
+// xyz [points, 3], new_xyz [queries, 3], new_coords [queries, 4]: batch element, z, y, x; point_indices
+// [batch, depth, height, width]: the row of a voxel's point, negative if it has none. idx [queries, nsample]
+// has rows of xyz; otherwise as ball_query(). A batch element or row that does not exist is refused;
+// coordinates outside of the grid are not.
+TURNOUT_API void voxel_query(const ConstTensor& xyz, const ConstTensor& new_xyz,
+                             const ConstTensor& new_coords, const ConstTensor& point_indices,
+                             const Tensor& idx, const Tensor& found, double radius,
+                             std::int64_t z_range, std::int64_t y_range, std::int64_t x_range,
+                             const Caller& caller = {});
+
+// The three points of `known` that are nearest to each point of `unknown`, by d2, of equals by row. Points
+// whose d2 is infinite or NaN are not found: dist2 is infinity and idx is 0 for each that is missing.
+//
+// unknown [batch, queries, 3], known [batch, points, 3], dist2 and idx [batch, queries, 3]; or all without
+// `batch`. `known` without points is refused if there are queries.
+TURNOUT_API void three_nn(const ConstTensor& unknown, const ConstTensor& known, const Tensor& dist2,
+                          const Tensor& idx, const Caller& caller = {});
+
+// The same for stacked clouds: unknown [queries, 3], unknown_counts [batch], known [points, 3], known_counts
+// [batch]. idx has rows of `known`; the first row of the cloud for each that is missing.
+TURNOUT_API void three_nn_stacked(const ConstTensor& unknown, const ConstTensor& unknown_counts,
+                                  const ConstTensor& known, const ConstTensor& known_counts,
+                                  const Tensor& dist2, const Tensor& idx, const Caller& caller = {});
+
+// The k points of xyz that are nearest to each query, by d2, of equals by row. Only points with d2 < 1e10 are
+// found: dist2 is 1e10 and idx is 0 for each that is missing.
+//
+// xyz [batch, points, 3], new_xyz [batch, queries, 3], idx and dist2 [batch, queries, k]; or all without
+// `batch`.
+TURNOUT_API void knn(const ConstTensor& xyz, const ConstTensor& new_xyz, const Tensor& idx,
+                     const Tensor& dist2, const Caller& caller = {});
+
 }  // namespace turnout

@@ -25,6 +25,48 @@ constexpr std::uint32_t spread(std::uint32_t v) {
   return (v | v << 2) & 0x09249249;
 }
 
+// A point whose coordinates have an order: NaN is the largest.
+template <class Real>
+struct Ordered {
+  Real at[3];
+  std::int32_t row;
+
+  void set(const Real* points, std::int32_t its_row) {
+    row = its_row;
+    for (int k = 0; k < 3; ++k) {
+      const Real v = points[3 * std::int64_t{row} + k];
+      at[k] = v == v ? v : std::numeric_limits<Real>::infinity();
+    }
+  }
+};
+
+// Divides points into leaves by medians of the longest axis.
+template <class Real>
+void divide(Ordered<Real>* first, Ordered<Real>* last, std::int64_t leaf) {
+  while (last - first > leaf) {
+    Real longest = -1;
+    int axis = 0;
+    for (int k = 0; k < 3; ++k) {
+      Real low = first->at[k], high = low;
+      for (const Ordered<Real>* p = first; p < last; ++p) {
+        low = std::min(low, p->at[k]);
+        high = std::max(high, p->at[k]);
+      }
+      if (high - low > longest) {
+        longest = high - low;
+        axis = k;
+      }
+    }
+    const std::int64_t leaves = (last - first + leaf - 1) / leaf;
+    Ordered<Real>* const middle = first + (leaves + 1) / 2 * leaf;
+    std::nth_element(first, middle, last, [axis](const Ordered<Real>& a, const Ordered<Real>& b) {
+      return a.at[axis] < b.at[axis];
+    });
+    divide(middle, last, leaf);
+    last = middle;
+  }
+}
+
 }  // namespace
 
 template <class Real>
@@ -97,19 +139,25 @@ void PointLeaves<Real>::bound(std::int64_t boxes, std::int64_t used, std::int64_
 }
 
 template <class Real>
-void PointLeaves<Real>::build(const Real* points, std::int64_t count) {
+void PointLeaves<Real>::build(const Real* points, std::int64_t count, bool is_sorted) {
   count_ = count;
   groups_ = groups_for(count, kLeaf * kGroup);
-  if (count > kUnsorted) {
+  if (is_sorted && count > kUnsorted) {
     sort(points);
   } else {
     for (std::int64_t i = 0; i < count; ++i) keys_[i] = static_cast<std::uint64_t>(i);
   }
-  for (std::int64_t j = 0; j < count; ++j) {
-    const auto row = static_cast<std::uint32_t>(keys_[j]);
-    rows_[j] = static_cast<std::int32_t>(row);
-    for (int k = 0; k < 3; ++k) coordinates_[k][j] = points[3 * std::int64_t{row} + k];
+  constexpr std::int64_t kMost = kLeaf * kGroup;
+  Ordered<Real> group[kMost];
+  for (std::int64_t first = 0; first < count; first += kMost) {
+    const std::int64_t its_count = std::min(count - first, kMost);
+    for (std::int64_t j = 0; j < its_count; ++j)
+      group[j].set(points, static_cast<std::int32_t>(static_cast<std::uint32_t>(keys_[first + j])));
+    if (is_sorted) divide(group, group + its_count, kLeaf);
+    for (std::int64_t j = 0; j < its_count; ++j) rows_[first + j] = group[j].row;
   }
+  for (std::int64_t j = 0; j < count; ++j)
+    for (int k = 0; k < 3; ++k) coordinates_[k][j] = points[3 * std::int64_t{rows_[j]} + k];
   for (std::int64_t j = count; j < leaves() * kLeaf; ++j) {
     rows_[j] = kNoRow;
     for (Real* axis : coordinates_) axis[j] = std::numeric_limits<Real>::quiet_NaN();

@@ -28,8 +28,9 @@ class PointLeaves {
   static std::size_t bytes(std::int64_t most);
   PointLeaves(Scratch& scratch, std::int64_t most);  // `most` points at most
 
-  // Sorts new points, rows of 3 numbers. A point with NaN is in a leaf but in no box.
-  void build(const Real* points, std::int64_t count);
+  // Takes new points, rows of 3 numbers. A point with NaN is in a leaf but in no box. Without sorting, which
+  // few searches do not make up for, leaves have the points in their own order.
+  void build(const Real* points, std::int64_t count, bool is_sorted = true);
 
   std::int64_t count() const { return count_; }
   std::int64_t leaves() const { return groups_ * kGroup; }

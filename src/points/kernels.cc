@@ -2,7 +2,7 @@
 #include "points/kernels.h"
 
 #include <bit>
-#include <cstring>
+#include <limits>
 #include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
@@ -351,96 +351,143 @@ std::int64_t scan(const Real* const* axes, std::int64_t first, std::int64_t last
 
 // -- nearest points ----------------------------------------------------------------------------------------
 
+// The nearest points of several positions, one in each lane.
 template <class Real>
 struct NearestSearch {
   using L = Lanes<Real>;
+  using D = typename L::D;
+  using V = typename L::V;
+  using M = typename L::M;
+  using DI = hn::RebindToSigned<D>;
+  using Int = hn::TFromD<DI>;
+  using Boxes = typename PointLeaves<Real>::Boxes;
   static constexpr std::int64_t kLeaf = PointLeaves<Real>::kLeaf, kGroup = PointLeaves<Real>::kGroup;
-  const PointLeaves<Real>& leaves;
-  const Position<Real> at;
-  const Nearest<Real>& nearest;
+  static constexpr Real kInfinite = std::numeric_limits<Real>::infinity();
 
-  HWY_INLINE void insert(Real distance, std::int32_t row) const {
-    const auto is_after = [&](std::int64_t i) HWY_ATTR {
-      return nearest.distances[i] > distance ||
-             (nearest.distances[i] == distance && nearest.rows[i] > row);
-    };
-    std::int64_t i = nearest.count - 1;
-    if (!is_after(i)) return;
-    for (; i > 0 && is_after(i - 1); --i) {
-      nearest.distances[i] = nearest.distances[i - 1];
-      nearest.rows[i] = nearest.rows[i - 1];
+  const PointLeaves<Real>& points;
+  const NearestRoom<Real>& room;  // level i, lane j: element i * kCount + j, by ascending distance and row
+  const std::int64_t count;       // levels
+  V at[3];
+  Real low[3], high[3];  // the box around the positions that are finite
+  M is_finite;           // the others have no near points
+
+  HWY_INLINE NearestSearch(const PointLeaves<Real>& its_points, const PointLeaves<Real>& positions,
+                           std::int64_t first, const NearestRoom<Real>& its_room, std::int64_t its_count,
+                           Real limit)
+      : points(its_points), room(its_room), count(its_count) {
+    const D d;
+    const Real* axes[] = {positions.x(), positions.y(), positions.z()};
+    const V most = hn::Set(d, std::numeric_limits<Real>::max());
+    is_finite = hn::Eq(hn::Zero(d), hn::Zero(d));
+    for (int k = 0; k < 3; ++k) {
+      at[k] = hn::LoadU(d, axes[k] + first);
+      is_finite = hn::And(is_finite, hn::Le(hn::Abs(at[k]), most));
     }
-    nearest.distances[i] = distance;
-    nearest.rows[i] = row;
+    const V far = hn::Set(d, kInfinite);
+    for (int k = 0; k < 3; ++k) {
+      low[k] = hn::GetLane(hn::MinOfLanes(d, hn::IfThenElse(is_finite, at[k], far)));
+      high[k] = hn::GetLane(hn::MaxOfLanes(d, hn::IfThenElse(is_finite, at[k], hn::Neg(far))));
+    }
+    for (std::int64_t i = 0; i < count; ++i) {
+      hn::StoreU(hn::Set(d, limit), d, room.distances + i * L::kCount);
+      hn::StoreU(hn::Set(DI(), Int{-1}), DI(), room.rows + i * L::kCount);
+    }
+  }
+
+  HWY_INLINE V most() const { return hn::LoadU(D(), room.distances + (count - 1) * L::kCount); }
+  // The largest distance that any position needs.
+  HWY_INLINE Real bound() const {
+    const D d;
+    return hn::GetLane(hn::MaxOfLanes(d, hn::IfThenElse(is_finite, most(), hn::Set(d, Real(-1)))));
+  }
+
+  HWY_INLINE void insert(V distance, Int row_number) const {
+    const D d;
+    const DI di;
+    auto row = hn::Set(di, row_number);
+    for (std::int64_t i = 0; i < count; ++i) {
+      Real* const distances = room.distances + i * L::kCount;
+      Int* const rows = room.rows + i * L::kCount;
+      const V its_distance = hn::LoadU(d, distances);
+      const auto its_row = hn::LoadU(di, rows);
+      const M is_before =
+          hn::Or(hn::Lt(distance, its_distance),
+                 hn::And(hn::Eq(distance, its_distance), hn::RebindMask(d, hn::Lt(row, its_row))));
+      const auto is_row_before = hn::RebindMask(di, is_before);
+      hn::StoreU(hn::IfThenElse(is_before, distance, its_distance), d, distances);
+      hn::StoreU(hn::IfThenElse(is_row_before, row, its_row), di, rows);
+      distance = hn::IfThenElse(is_before, its_distance, distance);
+      row = hn::IfThenElse(is_row_before, its_row, row);
+    }
   }
   HWY_INLINE void search_leaf(std::int64_t leaf) const {
-    const typename L::D d;
-    for (std::int64_t j = leaf * kLeaf; j < (leaf + 1) * kLeaf; j += L::kCount) {
-      const auto squares = at.distance(leaves.x(), leaves.y(), leaves.z(), j);
+    const D d;
+    const Boxes& boxes = points.leaf_boxes();
+    V out[3];
+    for (int k = 0; k < 3; ++k)
+      out[k] = hn::Max(hn::Max(hn::Sub(hn::Set(d, boxes.low[k][leaf]), at[k]),
+                               hn::Sub(at[k], hn::Set(d, boxes.high[k][leaf]))),
+                       hn::Zero(d));
+    const M is_far = hn::Gt(Position<Real>::square_sum(out[0], out[1], out[2]), most());
+    if (hn::AllFalse(d, hn::AndNot(is_far, is_finite))) return;
+    for (std::int64_t j = leaf * kLeaf; j < (leaf + 1) * kLeaf; ++j) {
+      const V square = Position<Real>::square_sum(hn::Sub(hn::Set(d, points.x()[j]), at[0]),
+                                                  hn::Sub(hn::Set(d, points.y()[j]), at[1]),
+                                                  hn::Sub(hn::Set(d, points.z()[j]), at[2]));
       // A point at the largest distance may have a lower row.
-      const auto is_near = hn::Le(squares, hn::Set(d, nearest.distances[nearest.count - 1]));
+      const M is_near = hn::Le(square, most());
       if (hn::AllFalse(d, is_near)) continue;
+      insert(hn::IfThenElse(is_near, square, hn::Set(d, kInfinite)), static_cast<Int>(points.rows()[j]));
+    }
+  }
+
+  // Calls visit(i) for the boxes that may have a nearer point of a position when they are visited, of several
+  // boxes the nearest first.
+  template <class Visit>
+  HWY_INLINE void for_near(const Boxes& boxes, std::int64_t first, std::int64_t last,
+                           const Visit& visit) const {
+    const D d;
+    for (std::int64_t i = first; i < last; i += L::kCount) {
+      V out[3];
+      for (int k = 0; k < 3; ++k)
+        out[k] = hn::Max(hn::Max(hn::Sub(hn::LoadU(d, boxes.low[k] + i), hn::Set(d, high[k])),
+                                 hn::Sub(hn::Set(d, low[k]), hn::LoadU(d, boxes.high[k] + i))),
+                         hn::Zero(d));
+      const V squares = Position<Real>::square_sum(out[0], out[1], out[2]);
       alignas(64) Real distances[L::kCount];
-      hn::Store(squares, d, distances);
-      for (std::uint32_t bits = L::bits(is_near); bits != 0; bits &= bits - 1) {
-        const int lane = std::countr_zero(bits);
-        insert(distances[lane], leaves.rows()[j + lane]);
+      hn::Store(hn::IfThenElse(hn::Ge(squares, hn::Zero(d)), squares, hn::Zero(d)), d, distances);
+      for (;;) {
+        const V left = hn::Load(d, distances);
+        const Real least = hn::GetLane(hn::MinOfLanes(d, left));
+        if (!(least <= bound()) || least == kInfinite) break;
+        const std::int64_t lane = std::countr_zero(L::bits(hn::Eq(left, hn::Set(d, least))));
+        distances[lane] = kInfinite;
+        visit(i + lane);
       }
     }
   }
-  // The box of first .. last - 1 that is nearest. A position with NaN is near to none.
-  HWY_INLINE std::int64_t nearest_box(const typename PointLeaves<Real>::Boxes& boxes, std::int64_t first,
-                                      std::int64_t last) const {
-    const typename L::D d;
-    alignas(64) Real distances[L::kCount];
-    Real least = nearest.distances[nearest.count - 1];
-    std::int64_t box = -1;
-    for (std::int64_t i = first; i < last; i += L::kCount) {
-      const auto squares = at.distance(boxes, i);
-      if (hn::AllFalse(d, hn::Lt(squares, hn::Set(d, least)))) continue;
-      hn::Store(squares, d, distances);
-      for (std::int64_t lane = 0; lane < L::kCount; ++lane)
-        if (distances[lane] < least) {
-          least = distances[lane];
-          box = i + lane;
-        }
-    }
-    return box;
-  }
-  HWY_INLINE auto reaches(const typename PointLeaves<Real>::Boxes& boxes, std::int64_t i) const {
-    const Real most = nearest.distances[nearest.count - 1];
-    return hn::Not(hn::Gt(at.distance(boxes, i), hn::Set(typename L::D(), most)));
+
+  HWY_INLINE void run() const {
+    if (hn::AllFalse(D(), is_finite)) return;
+    for_near(points.group_boxes(), 0, padded_groups(points.groups()), [&](std::int64_t group) HWY_ATTR {
+      if (group >= points.groups()) return;
+      for_near(points.leaf_boxes(), group * kGroup, (group + 1) * kGroup,
+               [&](std::int64_t leaf) HWY_ATTR { search_leaf(leaf); });
+    });
   }
 };
 
 template <class Real>
-void find_nearest(const PointLeaves<Real>& leaves, const Real* position, const Nearest<Real>& nearest) {
-  constexpr std::int64_t kGroup = PointLeaves<Real>::kGroup;
-  const NearestSearch<Real> search{leaves, Position<Real>(position), nearest};
-  const std::int64_t first_group =
-      search.nearest_box(leaves.group_boxes(), 0, padded_groups(leaves.groups()));
-  const std::int64_t first_leaf =
-      first_group < 0 ? -1
-                      : search.nearest_box(leaves.leaf_boxes(), first_group * kGroup,
-                                           (first_group + 1) * kGroup);
-  if (first_leaf >= 0) search.search_leaf(first_leaf);
-  for_boxes<Real>(
-      0, padded_groups(leaves.groups()),
-      [&](std::int64_t i) HWY_ATTR { return search.reaches(leaves.group_boxes(), i); },
-      [&](std::int64_t group) HWY_ATTR {
-        if (group >= leaves.groups()) return;
-        for_boxes<Real>(
-            group * kGroup, (group + 1) * kGroup,
-            [&](std::int64_t i) HWY_ATTR { return search.reaches(leaves.leaf_boxes(), i); },
-            [&](std::int64_t leaf) HWY_ATTR {
-              if (leaf != first_leaf) search.search_leaf(leaf);
-            });
-      });
+void find_nearest(const PointLeaves<Real>& points, const PointLeaves<Real>& positions, std::int64_t first,
+                  const NearestRoom<Real>& room, std::int64_t count, Real limit) {
+  const NearestSearch<Real> search(points, positions, first, room, count, limit);
+  search.run();
 }
 
 constexpr Kernels kPointKernels = {
-    {&sample<float>, &step<float>, &search<float>, &scan<float>, &find_nearest<float>},
-    {&sample<double>, &step<double>, &search<double>, &scan<double>, &find_nearest<double>}};
+    {&sample<float>, &step<float>, &search<float>, &scan<float>, &find_nearest<float>, Lanes<float>::kCount},
+    {&sample<double>, &step<double>, &search<double>, &scan<double>, &find_nearest<double>,
+     Lanes<double>::kCount}};
 
 TURNOUT_ISA_END
 

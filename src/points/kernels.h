@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "indices/point_leaves.h"
 #include "runtime/interrupt.h"
@@ -48,12 +49,13 @@ constexpr std::int64_t found_room(std::int64_t room) { return 3 * room + 128; }
 // Drops all but the `room` lowest rows.
 void reduce(Found& found, std::int64_t room);
 
-// The nearest points of a position, by distance and row. Elements without a point have row -1.
+// The nearest points of several positions: for each of `count` levels, one element for each position.
 template <class Real>
-struct Nearest {
+struct NearestRoom {
+  using Row = std::conditional_t<sizeof(Real) == 4, std::int32_t, std::int64_t>;
+  static constexpr std::int64_t kMostLanes = 64 / sizeof(Real);
   Real* distances;
-  std::int32_t* rows;
-  std::int64_t count;
+  Row* rows;  // -1: no point
 };
 
 template <class Real>
@@ -72,8 +74,11 @@ struct KernelsOf {
   // to 16 elements after row last - 1.
   std::int64_t (*scan)(const Real* const* axes, std::int64_t first, std::int64_t last, const Real* position,
                        const Search<Real>& search, Found& found);
-  // Improves `nearest`, which has points or (a distance that all must be below, row -1).
-  void (*nearest)(const core::PointLeaves<Real>& leaves, const Real* position, const Nearest<Real>& nearest);
+  // The `count` nearest points, by distance and row, of the `lanes` positions after the first one. Only
+  // points with distances below `limit` are found; it is the distance of those that are missing.
+  void (*nearest)(const core::PointLeaves<Real>& points, const core::PointLeaves<Real>& positions,
+                  std::int64_t first, const NearestRoom<Real>& room, std::int64_t count, Real limit);
+  std::int64_t lanes;
 };
 struct Kernels {
   KernelsOf<float> f32;

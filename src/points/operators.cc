@@ -53,6 +53,20 @@ void fill_stacked_samples(const Tensor* t) {
   });
 }
 
+void fill_ball_counts(const Tensor* t) {
+  fill_counts(t[1], t[0].shape[0]);
+  fill_counts(t[3], t[2].shape[0]);
+}
+// Queries of batch element 0, if there is one, and one point in every other voxel.
+void fill_voxels(const Tensor* t) {
+  const Tensor &coordinates = t[2], &grid = t[3];
+  for (std::int64_t q = 0; q < coordinates.shape[0]; ++q) definition::set_index(coordinates, 4 * q, 0);
+  const std::int64_t* extents = grid.shape;
+  const std::int64_t rows = t[0].shape[0];
+  for (std::int64_t i = 0; i < extents[0] * extents[1] * extents[2] * extents[3]; ++i)
+    definition::set_index(grid, i, i % 2 == 0 && rows > 0 ? i / 2 % rows : -1);
+}
+
 }  // namespace
 
 std::span<const Operator> operators() {
@@ -69,6 +83,27 @@ std::span<const Operator> operators() {
            .is_exact = true,
            .prepare = fill_stacked_samples,
            .find_sizes = find_samples}),
+      op<&ball_query>(kBallQuery, "radius=1 min_radius=0 batch=2 points=7 queries=3 nsample=4",
+                      {.definition = define<&definition::ball_query>, .is_exact = true}),
+      op<&ball_query_stacked>(kBallQueryStacked,
+                              "radius=1 min_radius=0 points=7 batch=2 queries=3 nsample=4",
+                              {.definition = define<&definition::ball_query_stacked>,
+                               .is_exact = true,
+                               .prepare = fill_ball_counts}),
+      op<&voxel_query>(kVoxelQuery,
+                       "radius=1 z_range=1 y_range=2 x_range=2 points=7 queries=3 batch=2 depth=3 height=4 "
+                       "width=5 nsample=4",
+                       {.definition = define<&definition::voxel_query>,
+                        .is_exact = true,
+                        .prepare = fill_voxels}),
+      op<&three_nn>(kThreeNn, "batch=2 queries=3 points=7",
+                    {.definition = define<&definition::three_nn>, .is_exact = true}),
+      op<&three_nn_stacked>(kThreeNnStacked, "queries=3 batch=2 points=7",
+                            {.definition = define<&definition::three_nn_stacked>,
+                             .is_exact = true,
+                             .prepare = fill_ball_counts}),
+      op<&knn>(kKnn, "batch=2 points=7 queries=3 k=4",
+               {.definition = define<&definition::knn>, .is_exact = true}),
   };
   return kOperators;
 }

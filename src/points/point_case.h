@@ -1,7 +1,7 @@
 // Calls with clouds of any kind, compared with the definitions bit by bit: for the tests and the fuzzer.
 #pragma once
 
-#include <cmath>
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -207,10 +207,101 @@ std::string compare_sampling(std::string_view op, const Below& below, std::int64
   return compare(op, arguments, {});
 }
 
+// A cloud and queries near to it, with the same kinds of numbers.
+template <class Real>
+struct Asked {
+  std::vector<Real> cloud, queries;
+  Asked(CloudMaker<Real>& maker, const Below& below, std::int64_t points, std::int64_t asked)
+      : cloud(maker.make(points)), queries(maker.make(asked)) {
+    for (std::int64_t q = 0; q < asked && points > 0; ++q)
+      if (below(3) == 0)  // at a point
+        std::copy_n(cloud.begin() + static_cast<std::ptrdiff_t>(3 * below(points)), 3,
+                    queries.begin() + static_cast<std::ptrdiff_t>(3 * q));
+  }
+};
+
+template <class Real, class Index>
+std::string compare_queries(std::string_view op, const Below& below, std::int64_t most) {
+  const bool is_stacked = op.ends_with("_stacked"), is_ball = op.starts_with("ball");
+  const bool is_three = op.starts_with("three");
+  const std::int64_t batch = 1 + below(3), least = is_three ? 1 : 0;
+  const std::int64_t count = least + below(most), asked = below(most < 100 ? most : 130);
+  const std::int64_t points = is_stacked ? count : batch * count, queries = is_stacked ? asked : batch * asked;
+  CloudMaker<Real> maker(below);
+  const Asked<Real> made(maker, below, points, queries);
+  auto counts = divide(below, points, batch), query_counts = divide(below, queries, batch);
+  if (is_three)  // no queries of a cloud without points
+    for (std::size_t b = 0; b < counts.size(); ++b)
+      if (counts[b] == 0 && query_counts[b] > 0) {
+        const auto to = static_cast<std::size_t>(std::max_element(counts.begin(), counts.end()) - counts.begin());
+        query_counts[to] += query_counts[b];
+        query_counts[b] = 0;
+      }
+  const std::int64_t room = is_three ? 3 : 1 + below(below(4) == 0 ? count + 2 : 20);
+  const auto shaped = [&](std::int64_t rows, std::int64_t last) {
+    Shape shape;
+    if (!is_stacked) shape.push_back(batch);
+    shape.push_back(is_stacked ? rows : rows / batch);
+    if (last > 0) shape.push_back(last);
+    return shape;
+  };
+  std::vector<Owned> arguments;
+  const auto add_points = [&] {
+    arguments.emplace_back(made.cloud, shaped(points, 3));
+    if (is_stacked) arguments.emplace_back(counts, Shape{batch});
+  };
+  const auto add_queries = [&] {
+    arguments.emplace_back(made.queries, shaped(queries, 3));
+    if (is_stacked) arguments.emplace_back(query_counts, Shape{batch});
+  };
+  if (is_three) {
+    add_queries();
+    add_points();
+    arguments.push_back(Owned::painted<Real>(shaped(queries, 3)));
+    arguments.push_back(Owned::painted<Index>(shaped(queries, 3)));
+    return compare(op, arguments, {});
+  }
+  add_points();
+  add_queries();
+  arguments.push_back(Owned::painted<Index>(shaped(queries, room)));
+  if (!is_ball) {
+    arguments.push_back(Owned::painted<Real>(shaped(queries, room)));
+    return compare(op, arguments, {});
+  }
+  arguments.push_back(Owned::painted<std::int32_t>(shaped(queries, 0)));
+  static constexpr double kRadii[] = {0.5, 1, 2, 0.8, 0, 1e-3, 1e5, std::numeric_limits<double>::infinity()};
+  return compare(op, arguments, {kRadii[below(8)], below(2) == 0 ? 0.0 : kRadii[below(4)]});
+}
+
+template <class Real, class Index>
+std::string compare_voxels(std::string_view op, const Below& below, std::int64_t most) {
+  const std::int64_t points = 1 + below(most), queries = below(most), nsample = 1 + below(6);
+  const Shape extents{1 + below(3), 1 + below(4), 1 + below(6), 1 + below(9)};
+  CloudMaker<Real> maker(below);
+  const Asked<Real> made(maker, below, points, queries);
+  std::vector<Index> coordinates, grid;
+  for (std::int64_t q = 0; q < queries; ++q) {
+    coordinates.push_back(static_cast<Index>(below(extents[0])));
+    for (std::size_t k = 1; k < 4; ++k) coordinates.push_back(static_cast<Index>(below(extents[k] + 4) - 2));
+  }
+  for (std::int64_t i = 0; i < extents[0] * extents[1] * extents[2] * extents[3]; ++i)
+    grid.push_back(static_cast<Index>(below(2) == 0 ? -1 - below(2) : below(points)));
+  static constexpr double kRadii[] = {0.5, 1, 2, 0, 1e5, std::numeric_limits<double>::infinity()};
+  return compare(op,
+                 {Owned(made.cloud, {points, 3}), Owned(made.queries, {queries, 3}),
+                  Owned(coordinates, {queries, 4}), Owned(grid, extents),
+                  Owned::painted<Index>({queries, nsample}), Owned::painted<std::int32_t>({queries})},
+                 {kRadii[below(6)], below(3), below(5), below(2) == 0 ? below(5) : std::int64_t{1} << 62});
+}
+
 // A random call of an operator of this family.
 inline std::string compare_with_definition(std::string_view op, const Below& below, std::int64_t most) {
   const auto run = [&](auto real, auto index) {
-    return compare_sampling<decltype(real), decltype(index)>(op, below, most);
+    using Real = decltype(real);
+    using Index = decltype(index);
+    if (op.starts_with("furthest")) return compare_sampling<Real, Index>(op, below, most);
+    if (op.starts_with("voxel")) return compare_voxels<Real, Index>(op, below, most);
+    return compare_queries<Real, Index>(op, below, most);
   };
   if (below(3) == 0) return run(double{}, std::int64_t{});
   return below(3) == 0 ? run(float{}, std::int64_t{}) : run(float{}, std::int32_t{});

@@ -2,7 +2,9 @@
 // type. The operators have its bits.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace turnout::reference {
@@ -36,6 +38,35 @@ std::vector<std::int64_t> furthest_points(std::vector<Real>& distances, std::int
     chosen.push_back(next);
   }
   return chosen;
+}
+
+// The first `room` points, by ascending row, that has(d2, point) is true for.
+template <class Real, class Has>
+std::vector<std::int64_t> first_points(const Real* points, std::int64_t count, const Real* query,
+                                       std::int64_t room, const Has& has) {
+  std::vector<std::int64_t> found;
+  for (std::int64_t k = 0; k < count && static_cast<std::int64_t>(found.size()) < room; ++k)
+    if (has(square_distance(points + 3 * k, query), points + 3 * k)) found.push_back(k);
+  return found;
+}
+
+template <class Real>
+bool is_in_ball(Real square, Real radius, Real min_radius) {
+  return square < radius * radius && (square >= min_radius * min_radius || square == 0);
+}
+
+// The k nearest points by distance and row: pairs of both, only of those with d2 < limit.
+template <class Real>
+std::vector<std::pair<Real, std::int64_t>> nearest_points(const Real* points, std::int64_t count,
+                                                          const Real* query, std::int64_t k, Real limit) {
+  std::vector<std::pair<Real, std::int64_t>> all;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Real square = square_distance(points + 3 * i, query);
+    if (square < limit) all.emplace_back(square, i);
+  }
+  std::sort(all.begin(), all.end());
+  if (static_cast<std::int64_t>(all.size()) > k) all.resize(static_cast<std::size_t>(k));
+  return all;
 }
 
 }  // namespace turnout::reference
