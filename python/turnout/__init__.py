@@ -26,6 +26,7 @@ from turnout import moe_permute as _moe_permute
 from turnout import moe_re_routing as _moe_re_routing
 from turnout import moe_routing as _moe_routing
 from turnout import mutual_information as _mutual_information
+from turnout import points as _points
 from turnout import rnnt_loss as _rnnt_loss
 from turnout import rnnt_pruning as _rnnt_pruning
 from turnout import scatter as _scatter
@@ -40,6 +41,7 @@ from turnout.moe_permute import *
 from turnout.moe_re_routing import *
 from turnout.moe_routing import *
 from turnout.mutual_information import *
+from turnout.points import *
 from turnout.rnnt_loss import *
 from turnout.rnnt_pruning import *
 from turnout.scatter import *
@@ -75,6 +77,7 @@ __all__ += _moe_permute.__all__
 __all__ += _moe_re_routing.__all__
 __all__ += _moe_routing.__all__
 __all__ += _mutual_information.__all__
+__all__ += _points.__all__
 __all__ += _rnnt_loss.__all__
 __all__ += _rnnt_pruning.__all__
 __all__ += _scatter.__all__
