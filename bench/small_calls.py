@@ -142,10 +142,17 @@ def boxes() -> Iterator[Small]:
     yield Small("nms3d", "nms3d", suppressed)
 
 
+def points() -> Iterator[Small]:
+    few = _floats(16, 3)
+    yield Small("furthest_point_sample", "furthest_point_sample", {"xyz": few, "samples": 4})
+    ball = {"xyz": few, "new_xyz": few[:4], "radius": 0.8, "nsample": 4}
+    yield Small("ball_query", "ball_query", ball)
+
+
 FAMILIES: dict[str, Callable[[], Iterator[Small]]] = {
     family.__name__: family
     for family in (
         *(moe_dispatch, moe_re_routing, moe_experts, sparse_conv, mutual_information),
-        *(dynamic_scatter, rnnt_loss, boxes),
+        *(dynamic_scatter, rnnt_loss, boxes, points),
     )
 }

@@ -36,8 +36,8 @@ from turnout.torch.moe_permute import *
 from turnout.torch.moe_re_routing import *
 from turnout.torch.moe_routing import *
 from turnout.torch.mutual_information import *
-from turnout.torch.registration import refuse_missing_gradients
 from turnout.torch.points import *
+from turnout.torch.registration import refuse_missing_gradients
 from turnout.torch.rnnt_logprobs import *
 from turnout.torch.rnnt_loss import *
 from turnout.torch.rnnt_loss_pruned import *
