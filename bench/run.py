@@ -24,6 +24,7 @@ FAMILIES = [
         "dynamic_scatter",
         "rnnt_loss",
         "boxes",
+        "grouping",
     )
 ]
 # Modules next to a family's scenes.py that can be run separately.

@@ -142,10 +142,15 @@ def boxes() -> Iterator[Small]:
     yield Small("nms3d", "nms3d", suppressed)
 
 
+def grouping() -> Iterator[Small]:
+    arguments = {"features": _floats(1, 4, 8), "indices": np.zeros((1, 2, 4), np.int32)}
+    yield Small("group_points", "group_points", arguments, ("features",))
+
+
 FAMILIES: dict[str, Callable[[], Iterator[Small]]] = {
     family.__name__: family
     for family in (
         *(moe_dispatch, moe_re_routing, moe_experts, sparse_conv, mutual_information),
-        *(dynamic_scatter, rnnt_loss, boxes),
+        *(dynamic_scatter, rnnt_loss, boxes, grouping),
     )
 }

@@ -5,6 +5,7 @@
 #include "turnout/context.h"
 #include "turnout/dynamic_scatter.h"
 #include "turnout/error.h"
+#include "turnout/grouping.h"
 #include "turnout/moe_dispatch.h"
 #include "turnout/moe_experts.h"
 #include "turnout/moe_re_routing.h"

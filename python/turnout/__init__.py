@@ -18,6 +18,7 @@ if hasattr(_sys, "_is_gil_enabled") and not _sys._is_gil_enabled():
 from turnout import boxes as _boxes
 from turnout import dynamic_scatter as _dynamic_scatter
 from turnout import global_pool as _global_pool
+from turnout import grouping as _grouping
 from turnout import indice_convolution as _indice_convolution
 from turnout import indice_pairs as _indice_pairs
 from turnout import moe_dispatch as _moe_dispatch
@@ -32,6 +33,7 @@ from turnout import scatter as _scatter
 from turnout.boxes import *
 from turnout.dynamic_scatter import *
 from turnout.global_pool import *
+from turnout.grouping import *
 from turnout.indice_convolution import *
 from turnout.indice_pairs import *
 from turnout.moe_dispatch import *
@@ -67,6 +69,7 @@ __all__ = [
 __all__ += _boxes.__all__
 __all__ += _dynamic_scatter.__all__
 __all__ += _global_pool.__all__
+__all__ += _grouping.__all__
 __all__ += _indice_convolution.__all__
 __all__ += _indice_pairs.__all__
 __all__ += _moe_dispatch.__all__

@@ -6,6 +6,7 @@ from turnout.torch import boxes as _boxes
 from turnout.torch import dynamic_scatter as _dynamic_scatter
 from turnout.torch import expert_parallel as _expert_parallel
 from turnout.torch import global_pool as _global_pool
+from turnout.torch import grouping as _grouping
 from turnout.torch import indice_convolution as _indice_convolution
 from turnout.torch import indice_pairs as _indice_pairs
 from turnout.torch import moe_dispatch as _moe_dispatch
@@ -26,6 +27,7 @@ from turnout.torch.boxes import *
 from turnout.torch.dynamic_scatter import *
 from turnout.torch.expert_parallel import *
 from turnout.torch.global_pool import *
+from turnout.torch.grouping import *
 from turnout.torch.indice_convolution import *
 from turnout.torch.indice_pairs import *
 from turnout.torch.moe_dispatch import *
@@ -48,6 +50,7 @@ __all__ += _boxes.__all__
 __all__ += _dynamic_scatter.__all__
 __all__ += _expert_parallel.__all__
 __all__ += _global_pool.__all__
+__all__ += _grouping.__all__
 __all__ += _indice_convolution.__all__
 __all__ += _indice_pairs.__all__
 __all__ += _moe_dispatch.__all__
