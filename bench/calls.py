@@ -169,10 +169,22 @@ def grouping(scale: float) -> Iterator[tuple[str, int, Call]]:
     yield "three_interpolate", centers, call
 
 
+def roi_pooling(scale: float) -> Iterator[tuple[str, int, Call]]:
+    random = np.random.default_rng(0)
+    points, channels, rois = int(16384 * scale), 32, 64
+    boxes = random.uniform([-30, -30, -1, 3, 1, 1, -3], [30, 30, 1, 5, 2, 2, 3], (rois, 7)).astype(np.float32)
+    cloud = random.uniform([-35, -35, -2], [35, 35, 2], (points, 3)).astype(np.float32)
+    features = random.standard_normal((points, channels), dtype=np.float32)
+    arguments = {"rois": boxes, "points": cloud, "features": features, "out_size": [8, 8, 8]}
+    yield "roiaware_pool3d", points, reusing(turnout, "roiaware_pool3d", **arguments)
+    arguments = {"points": cloud[None], "features": features[None], "boxes": boxes[None], "samples": 256}
+    yield "roipoint_pool3d", points, reusing(turnout, "roipoint_pool3d", **arguments)
+
+
 FAMILIES = {
     family.__name__: family
     for family in (
         *(moe_dispatch, moe_re_routing, moe_experts, sparse_conv, mutual_information),
-        *(dynamic_scatter, rnnt_loss, boxes, grouping),
+        *(dynamic_scatter, rnnt_loss, boxes, grouping, roi_pooling),
     )
 }

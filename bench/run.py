@@ -25,6 +25,7 @@ FAMILIES = [
         "rnnt_loss",
         "boxes",
         "grouping",
+        "roi_pooling",
     )
 ]
 # Modules next to a family's scenes.py that can be run separately.

@@ -147,10 +147,18 @@ def grouping() -> Iterator[Small]:
     yield Small("group_points", "group_points", arguments, ("features",))
 
 
+def roi_pooling() -> Iterator[Small]:
+    arguments = {
+        "rois": np.abs(_floats(2, 7)),
+        **{"points": _floats(8, 3), "features": _floats(8, 4), "out_size": [2, 2, 2]},
+    }
+    yield Small("roiaware_pool3d", "roiaware_pool3d", arguments, ("features",))
+
+
 FAMILIES: dict[str, Callable[[], Iterator[Small]]] = {
     family.__name__: family
     for family in (
         *(moe_dispatch, moe_re_routing, moe_experts, sparse_conv, mutual_information),
-        *(dynamic_scatter, rnnt_loss, boxes, grouping),
+        *(dynamic_scatter, rnnt_loss, boxes, grouping, roi_pooling),
     )
 }

@@ -11,6 +11,7 @@
 #include "turnout/moe_re_routing.h"
 #include "turnout/mutual_information.h"
 #include "turnout/rnnt_loss.h"
+#include "turnout/roi_pooling.h"
 #include "turnout/sparse_conv.h"
 #include "turnout/tensor.h"
 #include "turnout/version.h"

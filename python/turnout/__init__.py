@@ -29,6 +29,7 @@ from turnout import moe_routing as _moe_routing
 from turnout import mutual_information as _mutual_information
 from turnout import rnnt_loss as _rnnt_loss
 from turnout import rnnt_pruning as _rnnt_pruning
+from turnout import roi_pooling as _roi_pooling
 from turnout import scatter as _scatter
 from turnout.boxes import *
 from turnout.dynamic_scatter import *
@@ -44,6 +45,7 @@ from turnout.moe_routing import *
 from turnout.mutual_information import *
 from turnout.rnnt_loss import *
 from turnout.rnnt_pruning import *
+from turnout.roi_pooling import *
 from turnout.scatter import *
 from turnout.settings import (
     OutputCache,
@@ -80,4 +82,5 @@ __all__ += _moe_routing.__all__
 __all__ += _mutual_information.__all__
 __all__ += _rnnt_loss.__all__
 __all__ += _rnnt_pruning.__all__
+__all__ += _roi_pooling.__all__
 __all__ += _scatter.__all__

@@ -3,13 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
 
 #include "core/dtypes.h"
 #include "core/padding.h"
 #include "core/pieces.h"
 #include "grouping/places.h"
 #include "grouping/signature.h"
+#include "rows/channel_sums.h"
 #include "rows/rows.h"
 #include "runtime/parallel.h"
 #include "simd/copy.h"
@@ -22,11 +22,10 @@ namespace families::grouping {
 using namespace core;
 namespace {
 
+using rows::ChannelSums;
 template <class T>
-using Lane = std::conditional_t<std::is_same_v<T, double>, double, float>;
-
-// Channels that one thread adds: a cache line of f32.
-constexpr std::int64_t kWidth = 16;
+using Lane = rows::LaneOf<T>;
+constexpr std::int64_t kWidth = ChannelSums<float>::kWidth;
 
 template <class F>
 void visit_bytes(std::int64_t bytes, const F& f) {
@@ -92,41 +91,6 @@ void group_all(Call& call, const ConstTensor& features, const std::int32_t* inde
 
 // -- gradients: each thread adds a block of channels, in the order of the indices --------------------------
 
-// The sums of a gradient [rows, channels] in the type that they are computed in: the result itself, or
-// memory that is rounded to it.
-template <class T>
-class Sums {
- public:
-  Sums(const Tensor& result)  // NOLINT: it stands for the result
-      : result_(static_cast<T*>(result.data)), rows_(result.shape[0]), channels_(result.shape[1]) {}
-  std::size_t bytes() const { return sizeof(T) == 2 ? array_bytes<Lane<T>>(rows_ * channels_) : 0; }
-  void take(Scratch& scratch) {
-    if constexpr (sizeof(T) == 2) {
-      sums_ = scratch.take<Lane<T>>(rows_ * channels_);
-    } else {
-      sums_ = result_;
-    }
-  }
-  std::int64_t blocks() const { return (channels_ - 1) / kWidth + 1; }
-  std::int64_t width(std::int64_t channel) const { return std::min(kWidth, channels_ - channel); }
-  Lane<T>* at(std::int64_t row, std::int64_t channel) const { return sums_ + row * channels_ + channel; }
-
-  void clear(std::int64_t first, std::int64_t last, std::int64_t channel) const {
-    for (std::int64_t row = first; row < last; ++row) std::fill_n(at(row, channel), width(channel), 0);
-  }
-  void finish(std::int64_t first, std::int64_t last, std::int64_t channel) const {
-    if constexpr (sizeof(T) == 2)
-      for (std::int64_t row = first; row < last; ++row)
-        for (std::int64_t c = channel; c < channel + width(channel); ++c)
-          result_[row * channels_ + c] = from_float<T>(sums_[row * channels_ + c]);
-  }
-
- private:
-  T* const result_;
-  Lane<T>* sums_ = nullptr;
-  const std::int64_t rows_, channels_;
-};
-
 // tile[s][c] = grad[c][s] for the samples of one center.
 template <class T>
 void transpose(const T* grad, std::int64_t samples, std::int64_t first, std::int64_t count,
@@ -169,7 +133,7 @@ void group_points_stacked_backward(const ConstTensor& grad_out, const ConstTenso
   call.chose("by channels", is_parallel ? context.threads() : 1);
   visit_float(grad_out.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    Sums<T> sums(grad_features);
+    ChannelSums<T> sums(grad_features);
     Scratch& scratch = call.scratch(array_bytes<std::int32_t>(count) + Starts::bytes(batch) + sums.bytes());
     auto* index = scratch.take<std::int32_t>(count);
     const Starts starts(scratch, batch);
@@ -243,7 +207,7 @@ void three_interpolate_stacked_backward(const ConstTensor& grad_out, const Const
   call.chose("by channels", is_parallel ? context.threads() : 1);
   visit_float(grad_out.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    Sums<T> sums(grad_features);
+    ChannelSums<T> sums(grad_features);
     Scratch& scratch = call.scratch(array_bytes<std::int32_t>(count) + sums.bytes());
     auto* index = scratch.take<std::int32_t>(count);
     sums.take(scratch);
