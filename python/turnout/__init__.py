@@ -18,6 +18,7 @@ if hasattr(_sys, "_is_gil_enabled") and not _sys._is_gil_enabled():
 from turnout import boxes as _boxes
 from turnout import dynamic_scatter as _dynamic_scatter
 from turnout import global_pool as _global_pool
+from turnout import grouping as _grouping
 from turnout import indice_convolution as _indice_convolution
 from turnout import indice_pairs as _indice_pairs
 from turnout import moe_dispatch as _moe_dispatch
@@ -26,12 +27,15 @@ from turnout import moe_permute as _moe_permute
 from turnout import moe_re_routing as _moe_re_routing
 from turnout import moe_routing as _moe_routing
 from turnout import mutual_information as _mutual_information
+from turnout import points as _points
 from turnout import rnnt_loss as _rnnt_loss
 from turnout import rnnt_pruning as _rnnt_pruning
+from turnout import roi_pooling as _roi_pooling
 from turnout import scatter as _scatter
 from turnout.boxes import *
 from turnout.dynamic_scatter import *
 from turnout.global_pool import *
+from turnout.grouping import *
 from turnout.indice_convolution import *
 from turnout.indice_pairs import *
 from turnout.moe_dispatch import *
@@ -40,8 +44,10 @@ from turnout.moe_permute import *
 from turnout.moe_re_routing import *
 from turnout.moe_routing import *
 from turnout.mutual_information import *
+from turnout.points import *
 from turnout.rnnt_loss import *
 from turnout.rnnt_pruning import *
+from turnout.roi_pooling import *
 from turnout.scatter import *
 from turnout.settings import (
     OutputCache,
@@ -67,6 +73,7 @@ __all__ = [
 __all__ += _boxes.__all__
 __all__ += _dynamic_scatter.__all__
 __all__ += _global_pool.__all__
+__all__ += _grouping.__all__
 __all__ += _indice_convolution.__all__
 __all__ += _indice_pairs.__all__
 __all__ += _moe_dispatch.__all__
@@ -75,6 +82,8 @@ __all__ += _moe_permute.__all__
 __all__ += _moe_re_routing.__all__
 __all__ += _moe_routing.__all__
 __all__ += _mutual_information.__all__
+__all__ += _points.__all__
 __all__ += _rnnt_loss.__all__
 __all__ += _rnnt_pruning.__all__
+__all__ += _roi_pooling.__all__
 __all__ += _scatter.__all__
