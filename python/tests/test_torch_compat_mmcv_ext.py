@@ -32,6 +32,13 @@ SIGNATURES = {
     "dynamic_point_to_voxel_forward": "feats coors reduce_type",
     "dynamic_point_to_voxel_backward": "grad_feats grad_reduced_feats feats reduced_feats coors_idx "
     "reduce_count reduce_type",
+    "ball_query_forward": "new_xyz_tensor xyz_tensor idx_tensor b n m min_radius max_radius nsample",
+    "furthest_point_sampling_forward": "points_tensor temp_tensor idx_tensor b n m",
+    "furthest_point_sampling_with_dist_forward": "points_tensor temp_tensor idx_tensor b n m",
+    "knn_forward": "xyz_tensor new_xyz_tensor idx_tensor dist2_tensor b n m nsample",
+    "stack_ball_query_forward": "new_xyz_tensor new_xyz_batch_cnt xyz_tensor xyz_batch_cnt idx_tensor "
+    "max_radius nsample",
+    "three_nn_forward": "unknown_tensor known_tensor dist2_tensor idx_tensor b n m",
 }
 MISSING = [name for name, function in ext.TABLE.items() if function is None]
 
@@ -105,11 +112,8 @@ def test_wrappers_that_ask_for_a_gpu(lite):
     assert ops.points_in_boxes_part(points, boxes).tolist() == [[0, -1]]
     assert ops.points_in_boxes_all(points=points, boxes=boxes).tolist() == [[[1], [0]]]
     assert sys.modules["mmcv.ops.points_in_boxes"].points_in_boxes_part(points, boxes).dtype == torch.int32
-    # What Turnout does not have yet is asked for, and refused, by the compiled module.
-    with pytest.raises(NotImplementedError, match=r"^furthest_point_sampling_forward: Turnout does not have"):
-        ops.furthest_point_sample(points, 2)
-    with pytest.raises(NotImplementedError, match=r"^knn_forward: Turnout does not have"):
-        ops.knn(1, points, points, False)
+    assert ops.furthest_point_sample(points, 2).tolist() == [[0, 1]]
+    assert ops.knn(2, points, points, False).tolist() == [[[0, 1], [1, 0]]]  # [B, k, M]
     with pytest.raises(ValueError, match=r"knn: k is 100, expected 1 .. 99"):
         ops.knn(100, points)
 
@@ -318,7 +322,7 @@ def test_a_compiled_module_keeps_its_names(lite):
     )
     ours.install()
     compiled = importlib.import_module("mmcv._ext")
-    assert compiled.knn_forward(1, b=2) == ("knn_forward", (1,), {"b": 2})
+    assert compiled.roi_align_forward(1, b=2) == ("roi_align_forward", (1,), {"b": 2})
     assert compiled.get_compiler_version()[0] == "get_compiler_version"
     boxes = torch.zeros(1, 4)
     assert compiled.nms(boxes, torch.zeros(1), 0.5, 0).tolist() == [0]

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from turnout.compat import _boxes
 from turnout.compat._extension import Table
+from turnout.compat.pcdet import points
 from turnout.torch.messages import own_messages
 
 # -- pcdet.ops.iou3d_nms -----------------------------------------------------------------------------------
@@ -120,30 +121,30 @@ MODULES: dict[str, Table] = {
         "forward": None,
     },
     "pcdet.ops.pointnet2.pointnet2_batch.pointnet2_batch_cuda": {
-        "ball_query_wrapper": None,
-        "farthest_point_sampling_wrapper": None,
+        "ball_query_wrapper": points.ball_query_wrapper,
+        "farthest_point_sampling_wrapper": points.farthest_point_sampling_wrapper,
         "gather_points_grad_wrapper": None,
         "gather_points_wrapper": None,
         "group_points_grad_wrapper": None,
         "group_points_wrapper": None,
         "three_interpolate_grad_wrapper": None,
         "three_interpolate_wrapper": None,
-        "three_nn_wrapper": None,
+        "three_nn_wrapper": points.three_nn_wrapper,
     },
     "pcdet.ops.pointnet2.pointnet2_stack.pointnet2_stack_cuda": {
-        "ball_query_wrapper": None,
-        "farthest_point_sampling_wrapper": None,
+        "ball_query_wrapper": points.stack_ball_query_wrapper,
+        "farthest_point_sampling_wrapper": points.farthest_point_sampling_wrapper,
         "group_points_grad_wrapper": None,
         "group_points_wrapper": None,
         "query_stacked_local_neighbor_idxs_wrapper_stack": None,
         "query_three_nn_by_stacked_local_idxs_wrapper_stack": None,
-        "stack_farthest_point_sampling_wrapper": None,
+        "stack_farthest_point_sampling_wrapper": points.stack_farthest_point_sampling_wrapper,
         "three_interpolate_grad_wrapper": None,
         "three_interpolate_wrapper": None,
-        "three_nn_wrapper": None,
+        "three_nn_wrapper": points.stack_three_nn_wrapper,
         "vector_pool_grad_wrapper": None,
         "vector_pool_wrapper": None,
-        "voxel_query_wrapper": None,
+        "voxel_query_wrapper": points.voxel_query_wrapper,
     },
     "pcdet.ops.bev_pool.bev_pool_ext": {
         "bev_pool_backward": None,
