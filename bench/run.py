@@ -25,6 +25,8 @@ FAMILIES = [
         "rnnt_loss",
         "boxes",
         "points",
+        "grouping",
+        "roi_pooling",
     )
 ]
 # Modules next to a family's scenes.py that can be run separately.

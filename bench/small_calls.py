@@ -149,10 +149,23 @@ def points() -> Iterator[Small]:
     yield Small("ball_query", "ball_query", ball)
 
 
+def grouping() -> Iterator[Small]:
+    arguments = {"features": _floats(1, 4, 8), "indices": np.zeros((1, 2, 4), np.int32)}
+    yield Small("group_points", "group_points", arguments, ("features",))
+
+
+def roi_pooling() -> Iterator[Small]:
+    arguments = {
+        "rois": np.abs(_floats(2, 7)),
+        **{"points": _floats(8, 3), "features": _floats(8, 4), "out_size": [2, 2, 2]},
+    }
+    yield Small("roiaware_pool3d", "roiaware_pool3d", arguments, ("features",))
+
+
 FAMILIES: dict[str, Callable[[], Iterator[Small]]] = {
     family.__name__: family
     for family in (
         *(moe_dispatch, moe_re_routing, moe_experts, sparse_conv, mutual_information),
-        *(dynamic_scatter, rnnt_loss, boxes, points),
+        *(dynamic_scatter, rnnt_loss, boxes, points, grouping, roi_pooling),
     )
 }

@@ -59,6 +59,7 @@ def test_most_operators_are_here():
         "moe_locations",
         *("nms", "nms3d", "nms3d_normal", "nms_rotated", "points_in_boxes", "points_in_boxes_all"),
         "rnnt_prune_ranges",
+        "roiaware_points",
         "voxelize",
     }
 
