@@ -80,8 +80,8 @@ ALL = [dot_products, pairs, convolution, filter_gradient, lattice, sorted_rows]
 
 def sampling(scale):
     """One cloud on one thread."""
-    xyz = np.random.default_rng(1).uniform(0, 40, (100_000 * scale, 3)).astype(np.float32)
-    return lambda: turnout.furthest_point_sample(xyz, len(xyz))
+    xyz = np.random.default_rng(1).uniform(0, 40, (1_000_000 * scale, 3)).astype(np.float32)
+    return lambda: turnout.furthest_point_sample(xyz, 200_000)
 
 
 def nearest_points(scale):
