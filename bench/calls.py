@@ -146,6 +146,18 @@ def boxes(scale: float) -> Iterator[tuple[str, int, Call]]:
     yield "points_in_boxes", points, reusing(turnout, "points_in_boxes", points=cloud, boxes=found[:100])
 
 
+def points(scale: float) -> Iterator[tuple[str, int, Call]]:
+    random = np.random.default_rng(0)
+    count = int(16384 * scale)
+    xyz = random.uniform([-70, -40, -2], [70, 40, 2], (count, 3)).astype(np.float32)
+    samples, queries = max(count // 4, 1), xyz[: count // 8]
+    yield "furthest_point_sample", count, reusing(turnout, "furthest_point_sample", xyz=xyz, samples=samples)
+    ball = {"xyz": xyz, "new_xyz": queries, "radius": 0.8, "nsample": 32}
+    yield "ball_query", count, reusing(turnout, "ball_query", **ball)
+    yield "three_nn", count, reusing(turnout, "three_nn", unknown=xyz, known=xyz[:samples])
+    yield "knn", count, reusing(turnout, "knn", xyz=xyz, new_xyz=queries, k=16)
+
+
 def grouping(scale: float) -> Iterator[tuple[str, int, Call]]:
     random = np.random.default_rng(0)
     batch, channels, points, centers, samples = 2, 64, int(16384 * scale), int(1024 * scale), 32
@@ -185,6 +197,6 @@ FAMILIES = {
     family.__name__: family
     for family in (
         *(moe_dispatch, moe_re_routing, moe_experts, sparse_conv, mutual_information),
-        *(dynamic_scatter, rnnt_loss, boxes, grouping, roi_pooling),
+        *(dynamic_scatter, rnnt_loss, boxes, points, grouping, roi_pooling),
     )
 }

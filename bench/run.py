@@ -24,6 +24,7 @@ FAMILIES = [
         "dynamic_scatter",
         "rnnt_loss",
         "boxes",
+        "points",
         "grouping",
         "roi_pooling",
     )

@@ -1,10 +1,11 @@
-"""CenterPoint's whole encoder: forward against spconv, a training step against torch, and each layer."""
+"""CenterPoint's whole encoder beside spconv and torch: forward, a training step, and each layer."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import lidar
@@ -94,7 +95,7 @@ def run(seconds: float) -> list[Comparison]:
     threads_before = turnout.get_num_threads(), torch.get_num_threads()
     scene, summary = Scene(), Summary()
     spconv = spconv_peer.load()
-    done = forward(scene, spconv, seconds, summary) + training_step(scene, seconds, summary)
+    done = forward(scene, spconv, seconds, summary) + training_step(scene, spconv, seconds, summary)
     show_layers(scene, summary)
     turnout.set_num_threads(threads_before[0])
     torch.set_num_threads(threads_before[1])
@@ -185,8 +186,13 @@ def with_result(threads: int, entry: Entry) -> Entry:
     return made
 
 
-def step_entry(name: str, network: torch.nn.Module, tensor: Callable) -> Entry:
-    """Builds pairs, runs forward and backward; the results are gradients of the first and last weights."""
+def step_entry(
+    name: str, network: torch.nn.Module, tensor: Callable, ours: Callable = lambda grad: grad
+) -> Entry:
+    """Builds pairs, runs forward and backward; the results are gradients of the first and last weights.
+
+    ``ours`` converts a gradient to Turnout's layout.
+    """
     network.train()
     weights = [network.stem[0].weight, network.final[0].weight]
 
@@ -194,17 +200,25 @@ def step_entry(name: str, network: torch.nn.Module, tensor: Callable) -> Entry:
         network.zero_grad()
         network(tensor()).features.square().mean().backward()
 
-    return Entry(name, run, lambda: tuple(weight.grad.numpy() for weight in weights))
+    return Entry(name, run, lambda: tuple(ours(weight.grad).numpy() for weight in weights))
 
 
-def training_step(scene: Scene, seconds: float, summary: Summary) -> list[Comparison]:
+def spconv_step(scene: Scene) -> Entry:
+    spconv_peer.works_without_driver()
+    network, kind = spconv_peer.network(lambda layers: encoder(layers, INPUTS), Layers, scene.weights)
+    tensor = partial(kind, scene.features, scene.indices, list(FRAME.space), FRAME.batch)
+    return step_entry("spconv", network, tensor, lambda grad: grad.movedim(0, -1))
+
+
+def training_step(scene: Scene, spconv: bool, seconds: float, summary: Summary) -> list[Comparison]:
     listed = [
         step_entry("turnout", scene.network(TURNOUT), scene.tensor),
         step_entry("torch along turnout's pairs", scene.network(TORCH), scene.tensor),
     ]
+    on_one = [*listed, spconv_step(scene)] if spconv else listed  # spconv is correct on one thread only
     return side_by_side(
         "encoder, training step",
-        [with_result(1, entry) for entry in listed],
+        [with_result(1, entry) for entry in on_one],
         [with_result(2, entry) for entry in listed],
         scene.exact_step(),
         STEP_TOLERANCE,

@@ -66,6 +66,37 @@ TURNOUT_API void moe_experts(const ConstTensor& hidden_states, const ConstTensor
                              const ConstTensor& w13_bias, const ConstTensor& w2_bias, const Tensor& out,
                              const MoeExpertsParams& params = {}, const Caller& caller = {});
 
+// moe_experts that also returns what a gradient needs: products [tokens * choices, 2 inner] are the values a,
+// rounded to the dtype of the tokens, of all choices of expert 0, then of expert 1, .., each in ascending
+// order of (t, k). The rows of choices without an expert follow and are 0. out has the bits of moe_experts.
+TURNOUT_API void moe_experts_forward(const ConstTensor& hidden_states, const ConstTensor& topk_ids,
+                                     const ConstTensor& topk_weights, const ConstTensor& w13,
+                                     const ConstTensor& w2, const ConstTensor& w13_bias,
+                                     const ConstTensor& w2_bias, const Tensor& out, const Tensor& products,
+                                     const MoeExpertsParams& params = {}, const Caller& caller = {});
+
+struct ExpertActivationParams {
+  ExpertActivation activation = ExpertActivation::silu;
+  bool gated = true;
+  bool interleaved = false;
+  double alpha = 1.702;
+  double limit = std::numeric_limits<double>::infinity();
+};
+
+// The gradient of the activation of moe_experts. With h = activation(products), for each row r:
+//   weighted_inner[r] = row_weights[r] * h[r]
+//   products_grad[r] = the gradient of row_weights[r] * (inner_grad[r] . h[r]) for products[r]
+//   row_weights_grad[r] = inner_grad[r] . h[r]
+// products, products_grad [rows, 2 inner] (inner if not gated); inner_grad, weighted_inner [rows, inner];
+// row_weights [rows], of the dtype of products or f32; row_weights_grad [rows], f32. products are f32, f16 or
+// bf16; arithmetic is in f32. A gate above `limit` and an up outside +-limit have no gradient. The gradients
+// of a whole block are two grouped_mm and two grouped_mm_backward_weight around this call.
+TURNOUT_API void expert_activation_backward(const ConstTensor& products, const ConstTensor& inner_grad,
+                                            const ConstTensor& row_weights, const Tensor& products_grad,
+                                            const Tensor& weighted_inner, const Tensor& row_weights_grad,
+                                            const ExpertActivationParams& params = {},
+                                            const Caller& caller = {});
+
 struct MoeExpertsQuantizedParams {
   ExpertActivation activation = ExpertActivation::silu;
   bool gated = true;

@@ -10,6 +10,7 @@
 #include "turnout/moe_experts.h"
 #include "turnout/moe_re_routing.h"
 #include "turnout/mutual_information.h"
+#include "turnout/points.h"
 #include "turnout/rnnt_loss.h"
 #include "turnout/roi_pooling.h"
 #include "turnout/sparse_conv.h"

@@ -8,6 +8,7 @@ from test_moe_experts import FORMS
 
 import turnout.torch
 from turnout import check
+from turnout.torch.moe_experts import _composed
 
 pytestmark = pytest.mark.torch
 
@@ -64,6 +65,28 @@ def test_gradients_of_the_fused_operator(activation, dtypes):
     for f, e in zip(found, expected, strict=True):
         assert (f.double() - e).norm() <= (1e-5 if exact else 2e-2) * e.norm()
     assert [f.dtype for f in found] == [t.dtype for t in tensors if t.is_floating_point()]
+
+
+@pytest.mark.parametrize(("activation", "layout"), FORMS)
+def test_gradients_with_and_without_kept_products(activation, layout):
+    gated, interleaved, transposed = layout != "not gated", layout == "interleaved", layout == "transposed"
+    tensors = block(gated=gated)
+    if transposed:
+        tensors = [*tensors[:3], *(w.mT.contiguous().mT for w in tensors[3:5]), *tensors[5:]]
+    options = activation, gated, interleaved, 1.702, 1.0
+
+    def of(call, dtype):
+        leaves = requiring([t.to(dtype) if t.is_floating_point() else t for t in tensors])
+        output = call(*leaves, *options)
+        return torch.autograd.grad(output.square().sum(), [t for t in leaves if t.requires_grad])
+
+    expected = of(_composed, torch.float64)
+    strides = [t.stride() for t in tensors if t.is_floating_point()]
+    for call in (OPS.moe_experts, lambda *a: OPS.moe_experts_forward(*a)[0]):
+        found = of(call, torch.float32)
+        assert [f.stride() for f in found] == strides
+        for f, e in zip(found, expected, strict=True):
+            assert (f.double() - e).norm() <= 1e-5 * e.norm()
 
 
 @pytest.mark.parametrize("bits", [8, 4])
@@ -156,7 +179,8 @@ def test_grouped_mm_gradcheck():
 def test_opcheck(requires_grad):
     tensors = block(torch.float32)
     tensors = requiring(tensors) if requires_grad else tensors
-    torch.library.opcheck(OPS.moe_experts, (*tensors, "silu", True, False, 1.702, None))
+    for op in (OPS.moe_experts, OPS.moe_experts_forward):
+        torch.library.opcheck(op, (*tensors, "silu", True, False, 1.702, None))
     x, w = torch.randn(9, 4, requires_grad=requires_grad), torch.randn(3, 4, 5, requires_grad=requires_grad)
     first, second = (turnout.torch.quantize_experts(t) for t in tensors[3:5])
     torch.library.opcheck(

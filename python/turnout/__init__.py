@@ -27,6 +27,7 @@ from turnout import moe_permute as _moe_permute
 from turnout import moe_re_routing as _moe_re_routing
 from turnout import moe_routing as _moe_routing
 from turnout import mutual_information as _mutual_information
+from turnout import points as _points
 from turnout import rnnt_loss as _rnnt_loss
 from turnout import rnnt_pruning as _rnnt_pruning
 from turnout import roi_pooling as _roi_pooling
@@ -43,6 +44,7 @@ from turnout.moe_permute import *
 from turnout.moe_re_routing import *
 from turnout.moe_routing import *
 from turnout.mutual_information import *
+from turnout.points import *
 from turnout.rnnt_loss import *
 from turnout.rnnt_pruning import *
 from turnout.roi_pooling import *
@@ -80,6 +82,7 @@ __all__ += _moe_permute.__all__
 __all__ += _moe_re_routing.__all__
 __all__ += _moe_routing.__all__
 __all__ += _mutual_information.__all__
+__all__ += _points.__all__
 __all__ += _rnnt_loss.__all__
 __all__ += _rnnt_pruning.__all__
 __all__ += _roi_pooling.__all__

@@ -10,9 +10,11 @@ if TYPE_CHECKING:
     from turnout.typing import Array, ExpertActivation, ExpertPrecision, NumPyArray, R, Source
 
 __all__ = [
+    "expert_activation_backward",
     "grouped_mm",
     "grouped_mm_backward_weight",
     "moe_experts",
+    "moe_experts_forward",
     "moe_experts_quantized",
     "quantize_experts",
 ]
@@ -141,6 +143,95 @@ def moe_experts(
         hidden_states, topk_ids, topk_weights, w13, w2, w13_bias, w2_bias, activation, gated, interleaved,
         alpha, limit, precision, out,
     )  # fmt: skip
+
+
+def moe_experts_forward(
+    hidden_states: Source[R],
+    topk_ids: Array,
+    topk_weights: Array,
+    w13: Array,
+    w2: Array,
+    *,
+    w13_bias: Array | None = None,
+    w2_bias: Array | None = None,
+    activation: ExpertActivation = "silu",
+    gated: bool = True,
+    interleaved: bool = False,
+    alpha: float = 1.702,
+    limit: float | None = None,
+    precision: ExpertPrecision = "float32",
+    out: tuple[R | None, R | None] | None = None,
+) -> tuple[R, R]:
+    """:func:`moe_experts` that also returns the products with ``w13``, which its gradient needs.
+
+    Args:
+        hidden_states, topk_ids, topk_weights, w13, w2, w13_bias, w2_bias: as for :func:`moe_experts`.
+        activation, gated, interleaved, alpha, limit, precision: as for :func:`moe_experts`.
+        out: output arrays, each may be None.
+
+    Returns:
+        out: the result of :func:`moe_experts`.
+        products: ``[tokens * choices, 2 * inner]``: ``w13[e] @ hidden_states[t] + w13_bias[e]`` for the
+        choices of expert 0, then of expert 1, and so on, rounded to the dtype of the tokens. The rows of
+        choices without an expert follow and are 0.
+
+    Example:
+        >>> tokens, ids = np.array([[1.0], [2.0]], np.float32), np.array([[1], [0]])
+        >>> first, second = np.array([[[3.0]], [[5.0]]], np.float32), np.ones((2, 1, 1), np.float32)
+        >>> out, products = turnout.moe_experts_forward(
+        ...     tokens, ids, np.ones((2, 1), np.float32), first, second, activation="relu", gated=False
+        ... )
+        >>> out.ravel().tolist(), products.ravel().tolist()
+        ([5.0, 6.0], [6.0, 5.0])
+    """
+    return _core.moe_experts_forward(
+        hidden_states, topk_ids, topk_weights, w13, w2, w13_bias, w2_bias, activation, gated, interleaved,
+        alpha, limit, precision, out,
+    )  # fmt: skip
+
+
+def expert_activation_backward(
+    products: Source[R],
+    inner_grad: Array,
+    row_weights: Array,
+    *,
+    activation: ExpertActivation = "silu",
+    gated: bool = True,
+    interleaved: bool = False,
+    alpha: float = 1.702,
+    limit: float | None = None,
+    out: tuple[R | None, R | None, R | None] | None = None,
+) -> tuple[R, R, R]:
+    """The gradient of the activation between the two products of :func:`moe_experts`.
+
+    ``h`` is the activation of ``products``. The gradients of a whole block are two calls of
+    :func:`grouped_mm` and two of :func:`grouped_mm_backward_weight` around this one.
+
+    Args:
+        products: ``[rows, 2 * inner]``, or ``[rows, inner]`` if not gated; float32, float16 or bfloat16.
+        inner_grad: ``[rows, inner]``, the gradient of ``h`` before it is multiplied by ``row_weights``.
+        row_weights: ``[rows]``, the routing weight of each row; the dtype of ``products`` or float32.
+        activation, gated, interleaved, alpha, limit: as for :func:`moe_experts`.
+        out: output arrays, each may be None.
+
+    Returns:
+        products_grad: the gradient of ``row_weights * sum(inner_grad * h)`` for ``products``.
+        weighted_inner: ``row_weights * h``.
+        row_weights_grad: ``sum(inner_grad * h)`` of each row, float32.
+
+    Example:
+        >>> products, grad = np.array([[2.0, -1.0]], np.float32), np.array([[5.0, 7.0]], np.float32)
+        >>> for result in turnout.expert_activation_backward(
+        ...     products, grad, np.array([10.0], np.float32), activation="relu", gated=False
+        ... ):
+        ...     print(result.tolist())
+        [[50.0, 0.0]]
+        [[20.0, 0.0]]
+        [10.0]
+    """
+    return _core.expert_activation_backward(
+        products, inner_grad, row_weights, activation, gated, interleaved, alpha, limit, out
+    )
 
 
 def moe_experts_quantized(

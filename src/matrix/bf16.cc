@@ -356,23 +356,46 @@ void multiply_packed(const void* const* from, float* const* to, std::int64_t row
 
 // -- outer products ----------------------------------------------------------------------------------------
 
-constexpr std::int64_t kTogether = 128;  // rows whose pairs stay in the L1 cache
-constexpr std::int64_t kDepthBlock = 64;
+constexpr std::int64_t kTogether = 256;  // rows whose pairs with 32 columns stay in the L1 cache
+constexpr std::int64_t kDepthBlock = 128;
 
-// pairs[j][i] = (rows[2 j][first + i], rows[2 j + 1][first + i]) for i < count, 0 up to `padded`.
-void pair_rows(const void* const* rows, std::int64_t count, std::int64_t first, std::int64_t elements,
-               std::int64_t padded, Pairs* pairs) {
+// The pairs of kRows elements of each pair of rows, one such panel after another for the elements from `first`
+// on: panels[i / kRows][j][i % kRows] = (rows[2 j][first + i], rows[2 j + 1][first + i]), 0 for i >= elements.
+void pair_panels(const void* const* rows, std::int64_t count, std::int64_t first, std::int64_t elements,
+                 std::uint32_t* panels) {
+  static_assert(kRows == 8, "a vector of pairs has two panels");
+  const std::int64_t pairs = (count + 1) / 2;
   const auto row_of = [&](std::int64_t j) { return static_cast<const bf16*>(rows[j]) + first; };
   for (std::int64_t j = 0; j < count; j += 2)
-    for (std::int64_t i = 0; i < padded; i += 32) {
-      const __mmask32 mask = first_of_32(std::max<std::int64_t>(elements - i, 0));
+    for (std::int64_t i = 0; i < elements; i += 32) {
+      const __mmask32 mask = first_of_32(elements - i);
       const __m512i x = _mm512_maskz_loadu_epi16(mask, row_of(j) + i);
       const __m512i y =
           j + 1 < count ? _mm512_maskz_loadu_epi16(mask, row_of(j + 1) + i) : _mm512_setzero_si512();
       const Interleaved both = interleave(x, y);
-      _mm512_store_si512(pairs++, both.low);
-      _mm512_store_si512(pairs++, both.high);
+      std::uint32_t* to = panels + (i / kRows * pairs + j / 2) * kRows;
+      const auto store = [&](std::int64_t panel, __m256i eight) __attribute__((always_inline)) {
+        _mm256_store_si256(reinterpret_cast<__m256i*>(to + panel * pairs * kRows), eight);
+      };
+      store(0, _mm512_castsi512_si256(both.low));
+      store(1, _mm512_extracti64x4_epi64(both.low, 1));
+      store(2, _mm512_castsi512_si256(both.high));
+      store(3, _mm512_extracti64x4_epi64(both.high, 1));
     }
+}
+
+// pairs[j] = (rows[2 j][first + i], rows[2 j + 1][first + i]) for i < 32, 0 for i >= elements.
+void pair_columns(const void* const* rows, std::int64_t count, std::int64_t first, std::int64_t elements,
+                  Pairs* pairs) {
+  const auto row_of = [&](std::int64_t j) { return static_cast<const bf16*>(rows[j]) + first; };
+  const __mmask32 mask = first_of_32(elements);
+  for (std::int64_t j = 0; j < count; j += 2) {
+    const __m512i x = _mm512_maskz_loadu_epi16(mask, row_of(j));
+    const __m512i y = j + 1 < count ? _mm512_maskz_loadu_epi16(mask, row_of(j + 1)) : _mm512_setzero_si512();
+    const Interleaved both = interleave(x, y);
+    _mm512_store_si512(pairs++, both.low);
+    _mm512_store_si512(pairs++, both.high);
+  }
 }
 
 // R rows of the result with 32 columns: sums over `pairs` pairs of rows.
@@ -384,7 +407,7 @@ void outer_tile(const std::uint32_t* from, const Pairs* with, std::int64_t pairs
     sum[r][0] = _mm512_maskz_loadu_ps(low, to + r * stride);
     sum[r][1] = _mm512_maskz_loadu_ps(high, to + r * stride + 16);
   });
-  for (std::int64_t j = 0; j < pairs; ++j, from += kDepthBlock, with += 2) {
+  for (std::int64_t j = 0; j < pairs; ++j, from += kRows, with += 2) {
     const Pairs b0 = _mm512_load_si512(with), b1 = _mm512_load_si512(with + 1);
     unrolled<R>([&](auto r) __attribute__((always_inline)) {
       const Pairs a = _mm512_set1_epi32(static_cast<int>(from[r]));
@@ -400,20 +423,20 @@ void outer_tile(const std::uint32_t* from, const Pairs* with, std::int64_t pairs
 
 void add_outer(const void* const* from, const void* const* with, std::int64_t rows, std::int64_t depth,
                std::int64_t columns, float* to, std::int64_t to_stride) {
-  alignas(64) Pairs from_pairs[kTogether / 2 * kDepthBlock / 16], with_pairs[kTogether / 2 * 2];
+  alignas(64) std::uint32_t from_pairs[kTogether / 2 * kDepthBlock];
+  alignas(64) Pairs with_pairs[kTogether / 2 * 2];
   for (std::int64_t row = 0; row < rows; row += kTogether) {
     const std::int64_t count = std::min(kTogether, rows - row), pairs = (count + 1) / 2;
     for (std::int64_t d = 0; d < depth; d += kDepthBlock) {
       const std::int64_t block = std::min(kDepthBlock, depth - d);
-      pair_rows(from + row, count, d, block, kDepthBlock, from_pairs);
-      const auto* terms = reinterpret_cast<const std::uint32_t*>(from_pairs);
+      pair_panels(from + row, count, d, block, from_pairs);
       for (std::int64_t column = 0; column < columns; column += kWidth) {
-        pair_rows(with + row, count, column, columns - column, kWidth, with_pairs);
+        pair_columns(with + row, count, column, columns - column, with_pairs);
         const __mmask16 low = first_of_16(columns - column), high = first_of_16(columns - column - 16);
         for (std::int64_t i = 0; i < block; i += kRows)
           with_constant<kRows>(std::min<std::int64_t>(kRows, block - i), [&](auto r) {
-            outer_tile<r.value>(terms + i, with_pairs, pairs, to + (d + i) * to_stride + column, to_stride,
-                                low, high);
+            outer_tile<r.value>(from_pairs + i * pairs, with_pairs, pairs, to + (d + i) * to_stride + column,
+                                to_stride, low, high);
           });
       }
     }

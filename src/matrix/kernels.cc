@@ -286,10 +286,10 @@ void outer_panel(const Lane* const* from, const Lane* const* with, std::int64_t 
 constexpr std::int64_t kNearBytes = 24 << 10;
 constexpr std::int64_t kMostTogether = 128, kLeastTogether = 16;
 
-// Adds to R rows by N vectors of the result, from copies of the rows.
+// Adds to R rows by N vectors of the result, from copies of these elements and columns of the rows.
 template <int R, int N, class Lane>
-HWY_INLINE void copied_tile(const Lane* from, std::int64_t from_stride, const Lane* with, std::int64_t rows,
-                            Lane* to, std::int64_t to_stride) {
+HWY_INLINE void copied_tile(const Lane* from, const Lane* with, std::int64_t rows, Lane* to,
+                            std::int64_t to_stride) {
   using V = hn::Vec<Tag<Lane>>;
   const Tag<Lane> d;
   constexpr std::int64_t kLanes = lanes_of<Lane>();
@@ -297,7 +297,7 @@ HWY_INLINE void copied_tile(const Lane* from, std::int64_t from_stride, const La
   unrolled<R>([&](auto r) HWY_ATTR {
     unrolled<N>([&](auto i) HWY_ATTR { sum[r][i] = hn::LoadU(d, to + r * to_stride + i * kLanes); });
   });
-  for (std::int64_t j = 0; j < rows; ++j, from += from_stride, with += N * kLanes) {
+  for (std::int64_t j = 0; j < rows; ++j, from += R, with += N * kLanes) {
     V b[N];
     unrolled<N>([&](auto i) HWY_ATTR { b[i] = hn::Load(d, with + i * kLanes); });
     unrolled<R>([&](auto r) HWY_ATTR {
@@ -317,13 +317,15 @@ constexpr std::int64_t kCopiedDepth = 32;
 template <class Lane>
 void add_outer_of_copies(const Lane* const* from, const Lane* const* with, std::int64_t rows,
                          std::int64_t depth, std::int64_t columns, Lane* to, std::int64_t to_stride) {
-  constexpr std::int64_t kLanes = lanes_of<Lane>(), kBlock = 64;
+  constexpr std::int64_t kLanes = lanes_of<Lane>(), kBlock = 128 / kRows * kRows;
   HWY_ALIGN Lane from_copy[kMostTogether * kBlock], with_copy[kMostTogether * kVectors * kLanes];
   const std::int64_t padded_columns = padded_to_lanes<Lane>(columns);
   for (const Piece batch : pieces(0, rows, kMostTogether))
     for (const Piece block : pieces(0, depth, kBlock)) {
-      for (std::int64_t j = 0; j < batch.count; ++j)
-        std::copy_n(from[batch.begin + j] + block.begin, block.count, from_copy + j * block.count);
+      for (const Piece tile : pieces(0, block.count, kRows))
+        for (std::int64_t j = 0; j < batch.count; ++j)
+          std::copy_n(from[batch.begin + j] + block.begin + tile.begin, tile.count,
+                      from_copy + tile.begin * batch.count + j * tile.count);
       for (std::int64_t column = 0; column < columns;) {
         const std::int64_t vectors = panel_vectors<Lane>(column, padded_columns), width = vectors * kLanes;
         const std::int64_t there = std::min(width, columns - column);
@@ -334,7 +336,7 @@ void add_outer_of_copies(const Lane* const* from, const Lane* const* with, std::
         with_constant<kVectors>(vectors, [&](auto n) HWY_ATTR {
           for (const Piece tile : pieces(0, block.count, kRows))
             with_constant<kRows>(tile.count, [&](auto r) HWY_ATTR {
-              copied_tile<r.value, n.value>(from_copy + tile.begin, block.count, with_copy, batch.count,
+              copied_tile<r.value, n.value>(from_copy + tile.begin * batch.count, with_copy, batch.count,
                                             to + (block.begin + tile.begin) * to_stride + column, to_stride);
             });
         });

@@ -1,4 +1,4 @@
-// Dot products of rows with columns of weights, activations, and weighted sums.
+// Dot products of rows with columns of weights, and weighted sums.
 #include "moe_experts/kernels.h"
 
 #include <algorithm>
@@ -9,8 +9,6 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "moe_experts/kernels.cc"
 #include "simd/simd.h"
-//
-#include "simd/math.h"
 
 TURNOUT_ISA_BEGIN(families::moe_experts)
 
@@ -203,112 +201,6 @@ ExpertKernels::Dots dots_of(DType weight) {
   }
 }
 
-using V = hn::Vec<F32>;
-
-// 1 / (1 + exp(-x)); 0 for x below -87.
-HWY_INLINE V sigmoid(V x) {
-  const F32 d;
-  const auto one = hn::Set(d, 1.0f);
-  const auto e = falling_exp(d, hn::Neg(hn::Abs(x)));  // exp(-|x|) never overflows
-  const auto low = hn::Div(e, hn::Add(one, e)), high = hn::Div(one, hn::Add(one, e));
-  // Keep NaN, for which falling_exp returns 0.
-  return hn::IfThenElse(hn::Eq(x, x), hn::IfThenElse(hn::Lt(x, hn::Zero(d)), low, high), x);
-}
-
-struct Silu {
-  static HWY_INLINE V apply(V x, V) { return hn::Mul(x, sigmoid(x)); }
-};
-struct GeluTanh {
-  static HWY_INLINE V apply(V x, V) {
-    const F32 d;
-    const auto cube = hn::Mul(hn::Mul(x, x), x);
-    const auto inner = hn::Mul(hn::Set(d, 1.5957691216f), hn::MulAdd(hn::Set(d, 0.044715f), cube, x));
-    return hn::Mul(x, sigmoid(inner));  // (1 + tanh(y)) / 2 = sigmoid(2 y)
-  }
-};
-struct Gelu {
-  // x Phi(x). Phi(-|x|) = exp(-x^2 / 2) t (a1 + a2 t + .. + a5 t^4) / 2 with t = 1 / (1 + 0.2316419 |x|),
-  // absolute error below 7.5e-8 (Hastings).
-  static HWY_INLINE V apply(V x, V) {
-    const F32 d;
-    const auto one = hn::Set(d, 1.0f);
-    const auto a = hn::Abs(x);
-    const auto t = hn::Div(one, hn::MulAdd(hn::Set(d, 0.2316419f), a, one));
-    auto y = hn::MulAdd(hn::Set(d, 1.330274429f), t, hn::Set(d, -1.821255978f));
-    y = hn::MulAdd(y, t, hn::Set(d, 1.781477937f));
-    y = hn::MulAdd(y, t, hn::Set(d, -0.356563782f));
-    y = hn::MulAdd(y, t, hn::Set(d, 0.319381530f));
-    const auto density =
-        hn::Mul(hn::Set(d, 0.3989422804f), falling_exp(d, hn::Mul(hn::Set(d, -0.5f), hn::Mul(a, a))));
-    const auto tail = hn::Mul(hn::Mul(density, t), y);
-    const auto below = hn::Lt(x, hn::Zero(d));
-    const auto result = hn::Mul(x, hn::IfThenElse(below, tail, hn::Sub(one, tail)));
-    return hn::IfThenElse(hn::Eq(x, x), result, x);
-  }
-};
-struct Relu {
-  static HWY_INLINE V apply(V x, V) {
-    return hn::IfThenElse(hn::Lt(x, hn::Zero(F32())), hn::Zero(F32()), x);  // keeps NaN
-  }
-};
-struct SwigluOai {
-  static HWY_INLINE V apply(V x, V alpha) { return hn::Mul(x, sigmoid(hn::Mul(alpha, x))); }
-};
-
-template <class Op, class Gate, class Up>
-HWY_INLINE V activated(V alpha, V limit, const Gate& gate, const Up& up, bool gated) {
-  const F32 d;
-  V g = gate();
-  if constexpr (std::is_same_v<Op, SwigluOai>) {
-    // Keeps NaN, as torch.clamp does.
-    const V u = up();
-    const V clamped =
-        hn::IfThenElse(hn::Gt(u, limit), limit, hn::IfThenElse(hn::Lt(u, hn::Neg(limit)), hn::Neg(limit), u));
-    g = hn::IfThenElse(hn::Gt(g, limit), limit, g);
-    return hn::Mul(hn::Add(clamped, hn::Set(d, 1.0f)), Op::apply(g, alpha));
-  } else {
-    const V h = Op::apply(g, alpha);
-    return gated ? hn::Mul(h, up()) : h;
-  }
-}
-
-template <class Op>
-void activate(const float* gate, const float* up, std::int64_t count, float alpha, float limit, float* to) {
-  const F32 d;
-  const V a = hn::Set(d, alpha), most = hn::Set(d, limit);
-  const bool gated = up != nullptr;
-  std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes)
-    hn::StoreU(activated<Op>(
-                   a, most, [&]() HWY_ATTR { return hn::LoadU(d, gate + i); },
-                   [&]() HWY_ATTR { return hn::LoadU(d, up + i); }, gated),
-               d, to + i);
-  if (i == count) return;
-  HWY_ALIGN float last[kLanes] = {}, last_up[kLanes] = {};
-  std::copy_n(gate + i, count - i, last);
-  if (gated) std::copy_n(up + i, count - i, last_up);
-  hn::Store(activated<Op>(
-                a, most, [&]() HWY_ATTR { return hn::Load(d, last); },
-                [&]() HWY_ATTR { return hn::Load(d, last_up); }, gated),
-            d, last);
-  std::copy_n(last, count - i, to + i);
-}
-
-ExpertKernels::Activate activation_of(ExpertActivation activation) {
-  switch (activation) {
-    case ExpertActivation::gelu:
-      return &activate<Gelu>;
-    case ExpertActivation::gelu_tanh:
-      return &activate<GeluTanh>;
-    case ExpertActivation::relu:
-      return &activate<Relu>;
-    case ExpertActivation::swigluoai:
-      return &activate<SwigluOai>;
-    default:
-      return &activate<Silu>;
-  }
-}
-
 void weighted_sum(const float* const* rows, const float* weights, std::int64_t count, std::int64_t columns,
                   float* to) {
   const F32 d;
@@ -331,7 +223,7 @@ void weighted_sum(const float* const* rows, const float* weights, std::int64_t c
   }
 }
 
-constexpr ExpertKernels kExpertKernels = {&dots_of, &activation_of, &weighted_sum};
+constexpr ExpertKernels kExpertKernels = {&dots_of, &weighted_sum};
 
 TURNOUT_ISA_END
 

@@ -31,17 +31,26 @@ struct ExpertKernels {
                         const Columns& columns);
   Dots (*dots)(DType weight);  // f32, f16, bf16, i8, u8
 
-  // to[i] = activation(gate[i]) * up[i], or activation(gate[i]) if up is nullptr; `to` may be `gate`.
-  using Activate = void (*)(const float* gate, const float* up, std::int64_t count, float alpha, float limit,
-                            float* to);
-  Activate (*activate)(ExpertActivation activation);
-
   // to[c] = weights[0] * rows[0][c] + weights[1] * rows[1][c] + .., with each product and each sum rounded
   // separately; 0 without rows.
   void (*weighted_sum)(const float* const* rows, const float* weights, std::int64_t count,
                        std::int64_t columns, float* to);
 };
 const ExpertKernels& expert_kernels(Isa isa);
+
+// The activation between the products of a block, and its gradient.
+struct Activation {
+  // to[i] = activation(gate[i]) * up[i], or activation(gate[i]) if up is nullptr; `to` may be `gate`.
+  void (*apply)(const float* gate, const float* up, std::int64_t count, float alpha, float limit, float* to);
+  // With h[i] what apply() writes: to[i] = weight * h[i]; replaces gate[i] and up[i] by the gradients of
+  // weight * (grad[0] h[0] + grad[1] h[1] + ..). Returns grad[0] h[0] + grad[1] h[1] + .., summed in lanes.
+  float (*differentiate)(float* gate, float* up, const float* grad, std::int64_t count, float alpha,
+                         float limit, float weight, float* to);
+};
+struct ActivationKernels {
+  const Activation& (*of)(ExpertActivation activation);
+};
+const ActivationKernels& activation_kernels(Isa isa);
 
 inline constexpr std::int64_t kSlice = 1024;  // elements; a tile of rows of this length stays in the L1 cache
 

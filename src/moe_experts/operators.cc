@@ -14,6 +14,12 @@ std::span<const Operator> operators() {
       op<&turnout::moe_experts>(kMoeExperts,
                                 "activation=0 gated=1 interleaved=0 alpha=1.702 limit=7 tokens=4 hidden=5 "
                                 "choices=2 experts=3 w13_rows=6 inner=3"),
+      op<&moe_experts_forward>(kMoeExpertsForward,
+                               "activation=0 gated=1 interleaved=0 alpha=1.702 limit=7 tokens=4 hidden=5 "
+                               "choices=2 experts=3 w13_rows=6 inner=3"),
+      op<&expert_activation_backward>(
+          kExpertActivationBackward,
+          "activation=0 gated=1 interleaved=0 alpha=1.702 limit=7 rows=5 w13_rows=6 inner=3"),
       op<&moe_experts_quantized>(kMoeExpertsQuantized,
                                  "activation=0 gated=1 interleaved=0 alpha=1.702 limit=7 tokens=4 hidden=5 "
                                  "choices=2 experts=3 w13_rows=6 w13_bytes=5 w13_scales=1 w2_bytes=3 "

@@ -66,6 +66,59 @@ inline double activated(ExpertActivation activation, double x, double alpha) {
   return 0;
 }
 
+// The derivative of activated(), by the formulas of textbooks.
+inline double derivative(ExpertActivation activation, double x, double alpha) {
+  const double pi = 3.14159265358979323846;
+  switch (activation) {
+    case ExpertActivation::gelu:
+      return 0.5 * std::erfc(-x * std::sqrt(0.5)) + x * std::exp(-x * x / 2) / std::sqrt(2 * pi);
+    case ExpertActivation::gelu_tanh: {
+      const double scale = std::sqrt(2 / pi), t = std::tanh(scale * (x + 0.044715 * x * x * x));
+      return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * scale * (1 + 3 * 0.044715 * x * x);
+    }
+    case ExpertActivation::relu:
+      return x > 0 ? 1 : 0;
+    default: {
+      const double a = activation == ExpertActivation::silu ? 1 : alpha, s = 1 / (1 + std::exp(-a * x));
+      return s + a * x * s * (1 - s);
+    }
+  }
+}
+
+struct ActivationGradients {
+  std::vector<double> products, inner, weights;
+};
+
+inline ActivationGradients expert_activation_backward(const std::vector<double>& products,
+                                                      const std::vector<double>& inner_grad,
+                                                      const std::vector<double>& row_weights,
+                                                      std::int64_t inner, const MoeExpertsParams& params) {
+  ActivationGradients made{products, inner_grad, row_weights};
+  const std::int64_t both = params.gated ? 2 * inner : inner;
+  const bool is_oai = params.activation == ExpertActivation::swigluoai;
+  for (std::size_t r = 0; r < row_weights.size(); ++r) {
+    double dot = 0;
+    for (std::int64_t i = 0; i < inner; ++i) {
+      const std::size_t row = r * static_cast<std::size_t>(both),
+                        at_gate = row + static_cast<std::size_t>(params.interleaved ? 2 * i : i),
+                        at_up = row + static_cast<std::size_t>(params.interleaved ? 2 * i + 1 : inner + i),
+                        at = r * static_cast<std::size_t>(inner) + static_cast<std::size_t>(i);
+      const double gate = products[at_gate], up = params.gated ? products[at_up] : 1;
+      const double g = is_oai ? std::min(gate, params.limit) : gate;
+      const double u = is_oai ? std::clamp(up, -params.limit, params.limit) + 1 : up;
+      const double value = activated(params.activation, g, params.alpha);
+      const double weighted = inner_grad[at] * row_weights[r];
+      dot += inner_grad[at] * value * u;
+      made.inner[at] = row_weights[r] * value * u;
+      made.products[at_gate] =
+          is_oai && gate > params.limit ? 0 : weighted * u * derivative(params.activation, g, params.alpha);
+      if (params.gated) made.products[at_up] = is_oai && std::abs(up) > params.limit ? 0 : weighted * value;
+    }
+    made.weights[r] = dot;
+  }
+  return made;
+}
+
 // The shape of an expert block.
 struct ExpertBlock {
   std::int64_t tokens, choices, experts, hidden, inner;

@@ -9,7 +9,15 @@ import numpy as np
 
 import turnout
 
-__all__ = ["dequantized", "grouped_mm", "grouped_mm_backward_weight", "moe_experts", "moe_experts_quantized"]
+__all__ = [
+    "dequantized",
+    "expert_activation_backward",
+    "grouped_mm",
+    "grouped_mm_backward_weight",
+    "moe_experts",
+    "moe_experts_forward",
+    "moe_experts_quantized",
+]
 
 
 def grouped_mm(input, weight, *, offs, bias=None):
@@ -78,6 +86,45 @@ def moe_experts(
     return out
 
 
+def moe_experts_forward(hidden_states, topk_ids, topk_weights, w13, w2, *, w13_bias=None, **options):
+    """The definition of ``turnout.moe_experts_forward``, in float64."""
+    x, up = np.asarray(hidden_states, np.float64), np.asarray(w13, np.float64)
+    ids, choices = np.ravel(topk_ids), np.shape(topk_ids)[1]
+    products = np.zeros((len(ids), up.shape[1]))
+    ordered = [(expert, q) for expert in range(len(up)) for q in np.flatnonzero(ids == expert)]
+    for row, (expert, q) in enumerate(ordered):
+        bias = 0 if w13_bias is None else np.asarray(w13_bias[expert], np.float64)
+        products[row] = up[expert] @ x[q // choices] + bias
+    options["w13_bias"] = w13_bias
+    return moe_experts(hidden_states, topk_ids, topk_weights, w13, w2, **options), products
+
+
+def expert_activation_backward(
+    products, inner_grad, row_weights, *, activation="silu", gated=True, interleaved=False, alpha=1.702,
+    limit=None,
+):  # fmt: skip
+    """The definition of ``turnout.expert_activation_backward``, in float64, by central differences."""
+    a, grad, weights = (np.asarray(x, np.float64) for x in (products, inner_grad, row_weights))
+    inner = grad.shape[1]
+
+    def h(a):
+        if not gated:
+            return _activated(activation, a, alpha)
+        gate, up = (a[:, ::2], a[:, 1::2]) if interleaved else (a[:, :inner], a[:, inner:])
+        if activation == "swigluoai":
+            most = math.inf if limit is None else limit
+            gate, up = np.minimum(gate, most), np.clip(up, -most, most) + 1
+        return _activated(activation, gate, alpha) * up
+
+    products_grad, step = np.zeros_like(a), 1e-6
+    for column in range(a.shape[1]):
+        shift = np.zeros(a.shape[1])
+        shift[column] = step
+        change = (h(a + shift) - h(a - shift)) / (2 * step)
+        products_grad[:, column] = weights * (grad * change).sum(axis=1)
+    return products_grad, weights[:, None] * h(a), (grad * h(a)).sum(axis=1)
+
+
 def dequantized(values, scale):
     """Decodes the results of ``turnout.quantize_experts`` to float64."""
     scale = np.asarray(scale, np.float64)
@@ -116,6 +163,23 @@ def _check_moe_experts(rng: np.random.Generator) -> None:
         options = {"activation": activation, "limit": 1.0}
         found = turnout.moe_experts(x, ids, gates, w13, w2, **options)
         np.testing.assert_allclose(found, moe_experts(x, ids, gates, w13, w2, **options), atol=1e-4)
+        found = turnout.moe_experts_forward(x, ids, gates, w13, w2, **options)
+        expected = moe_experts_forward(x, ids, gates, w13, w2, **options)
+        for result, right in zip(found, expected, strict=True):
+            np.testing.assert_allclose(result, right, atol=1e-4)
+
+
+def _check_activation(rng: np.random.Generator) -> None:
+    products = rng.standard_normal((7, 26)).astype(np.float32)
+    inner_grad = rng.standard_normal((7, 13)).astype(np.float32)
+    weights = rng.random(7, dtype=np.float32)
+    for activation in ("silu", "gelu", "gelu_tanh", "relu", "swigluoai"):
+        for interleaved in (False, True):
+            options = {"activation": activation, "interleaved": interleaved, "limit": 1.0}
+            found = turnout.expert_activation_backward(products, inner_grad, weights, **options)
+            expected = expert_activation_backward(products, inner_grad, weights, **options)
+            for result, right in zip(found, expected, strict=True):
+                np.testing.assert_allclose(result, right, atol=1e-4)
 
 
 def _check_quantized(rng: np.random.Generator) -> None:
@@ -131,6 +195,8 @@ def _check_quantized(rng: np.random.Generator) -> None:
 CHECKS = {
     "grouped_mm": _check_grouped_mm,
     "grouped_mm_backward_weight": _check_grouped_mm,
+    "expert_activation_backward": _check_activation,
     "moe_experts": _check_moe_experts,
+    "moe_experts_forward": _check_moe_experts,
     "moe_experts_quantized": _check_quantized,
 }

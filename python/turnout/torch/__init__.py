@@ -17,6 +17,7 @@ from turnout.torch import moe_re_routing as _moe_re_routing
 from turnout.torch import moe_routing as _moe_routing
 from turnout.torch import mutual_information as _mutual_information
 from turnout.torch import nn
+from turnout.torch import points as _points
 from turnout.torch import rnnt_logprobs as _rnnt_logprobs
 from turnout.torch import rnnt_loss as _rnnt_loss
 from turnout.torch import rnnt_loss_pruned as _rnnt_loss_pruned
@@ -38,6 +39,7 @@ from turnout.torch.moe_permute import *
 from turnout.torch.moe_re_routing import *
 from turnout.torch.moe_routing import *
 from turnout.torch.mutual_information import *
+from turnout.torch.points import *
 from turnout.torch.registration import refuse_missing_gradients
 from turnout.torch.rnnt_logprobs import *
 from turnout.torch.rnnt_loss import *
@@ -62,6 +64,7 @@ __all__ += _moe_permute.__all__
 __all__ += _moe_re_routing.__all__
 __all__ += _moe_routing.__all__
 __all__ += _mutual_information.__all__
+__all__ += _points.__all__
 __all__ += _rnnt_logprobs.__all__
 __all__ += _rnnt_loss.__all__
 __all__ += _rnnt_loss_pruned.__all__

@@ -25,6 +25,8 @@ __all__ = [
 _grouped = torch.ops.turnout.grouped_mm.default
 _grouped_backward = torch.ops.turnout.grouped_mm_backward_weight.default
 _experts = torch.ops.turnout.moe_experts.default
+_forward = torch.ops.turnout.moe_experts_forward.default
+_activation_backward = torch.ops.turnout.expert_activation_backward.default
 
 
 @gradient("grouped_mm", of="input weight bias", saves="input weight offs")
@@ -81,17 +83,21 @@ def _activated(a, activation, gated, interleaved, alpha, limit):
     return h if up is None else h * up
 
 
-def _composed(hidden_states, topk_ids, topk_weights, w13, w2, w13_bias, w2_bias, *options):
-    """The block composed of differentiable operators, with intermediate values in the dtype of the weights.
+def _sorted_by_expert(topk_ids, experts):
+    """The ids with ``experts`` for choices without an expert, whether a choice has one, and the groups' ends.
 
     The rows of choices without an expert follow those of all groups.
     """
-    dtype = torch.promote_types(hidden_states.dtype, w13.dtype)
-    experts = w13.shape[0]
     is_valid = (topk_ids >= 0) & (topk_ids < experts)
     keys = torch.where(is_valid, topk_ids, experts)
     every = torch.arange(experts, dtype=keys.dtype, device=keys.device)
-    offs = torch.searchsorted(keys.flatten().sort().values, every, right=True)
+    return keys, is_valid, torch.searchsorted(keys.flatten().sort().values, every, right=True)
+
+
+def _composed(hidden_states, topk_ids, topk_weights, w13, w2, w13_bias, w2_bias, *options):
+    """The block composed of differentiable operators, with values in the dtype of the weights."""
+    dtype = torch.promote_types(hidden_states.dtype, w13.dtype)
+    keys, is_valid, offs = _sorted_by_expert(topk_ids, w13.shape[0])
     rows, places = _permute(hidden_states.to(dtype), keys)
     places = torch.where(is_valid, places.view(keys.shape), -1)
 
@@ -124,12 +130,76 @@ def _gradients(block, tensors, needs, grad):
 
 
 _TENSORS = "hidden_states topk_ids topk_weights w13 w2 w13_bias w2_bias"
+_OF = "hidden_states topk_weights w13 w2 w13_bias w2_bias"
 
 
-@gradient("moe_experts", of="hidden_states topk_weights w13 w2 w13_bias w2_bias", saves=_TENSORS)
-def _(saved, grad):
+def _differentiable_gradients(saved, grad):
     tensors = {name: getattr(saved, name) for name in _TENSORS.split()}
     return _gradients(lambda *block: _composed(*block, *_options_of(saved)), tensors, saved.needs, grad)
+
+
+@gradient("moe_experts", of=_OF, saves=_TENSORS)
+def _(saved, grad):
+    if torch.is_grad_enabled():
+        return _differentiable_gradients(saved, grad)
+    keys, _, offs = _sorted_by_expert(saved.topk_ids, len(saved.w13))
+    dtype, bias = saved.hidden_states.dtype, saved.w13_bias
+    rows = _permute(saved.hidden_states, keys)[0]
+    products = _grouped(rows, saved.w13.to(dtype).mT, offs, None if bias is None else bias.to(dtype))
+    return _block_gradients(saved, products, grad)
+
+
+@gradient("moe_experts_forward", of=_OF, saves=f"{_TENSORS} products", constant="products")
+def _(saved, grad, _):
+    if torch.is_grad_enabled():
+        return _differentiable_gradients(saved, grad)
+    return _block_gradients(saved, saved.products, grad)
+
+
+def _block_gradients(saved, products, grad):
+    """The gradients of the block, given the products with ``w13`` in the order of experts."""
+    needs, ids, w13, w2 = saved.needs, saved.topk_ids, saved.w13, saved.w2
+    dtype = saved.hidden_states.dtype
+    keys, is_valid, offs = _sorted_by_expert(ids, len(w13))
+    grad_rows, places = _permute(grad.contiguous(), keys)
+    gates = _permute(saved.topk_weights.reshape(-1, 1), keys.reshape(-1, 1))[0].flatten()
+    inner_grad = _grouped(grad_rows, w2.to(dtype), offs)
+    products_grad, weighted, gates_grad = _activation_backward(
+        products, inner_grad, gates, *_options_of(saved)
+    )
+    grads = {}
+    if needs.topk_weights:
+        if saved.w2_bias is not None:
+            bias = saved.w2_bias.float()[keys.flatten().sort().values.clamp(max=len(w2) - 1)]
+            gates_grad = gates_grad + (grad_rows * bias).sum(1)
+        of_choices = torch.where(is_valid, gates_grad[places.view(ids.shape).long()], 0)
+        grads["topk_weights"] = of_choices.to(saved.topk_weights.dtype)
+    if needs.w2:
+        grads["w2"] = _weight_gradient(w2, grad_rows, weighted, offs)
+    if needs.w2_bias:
+        weighted_grads = grad_rows * gates[:, None].to(dtype)
+        grads["w2_bias"] = _sums(weighted_grads, offs).to(saved.w2_bias.dtype)
+    if needs.w13:
+        rows = _permute(saved.hidden_states, keys)[0]
+        grads["w13"] = _weight_gradient(w13, products_grad, rows, offs)
+    if needs.w13_bias:
+        grads["w13_bias"] = _sums(products_grad, offs).to(saved.w13_bias.dtype)
+    if needs.hidden_states:
+        rows_grad = _grouped(products_grad, w13.to(dtype), offs)
+        places = torch.where(is_valid, places.view(ids.shape), -1)
+        grads["hidden_states"] = _combine(rows_grad, places, None, 1)
+    return grads
+
+
+def _weight_gradient(weight, out_grad, input, offs):
+    """The gradient of ``weight [groups, columns of out_grad, columns of input]``, laid out like it."""
+    if weight.stride(1) == 1 and weight.stride(2) != 1:
+        return _grouped_backward(input, out_grad, offs)[0].mT.to(weight.dtype)
+    return _grouped_backward(out_grad, input, offs)[0].to(weight.dtype)
+
+
+def _sums(rows, offs):
+    return _grouped_backward(rows.new_ones(len(rows), 1), rows, offs)[0].squeeze(1)
 
 
 def _without_values(tensor):
@@ -176,8 +246,10 @@ def moe_experts(
 ) -> torch.Tensor:
     """:func:`turnout.moe_experts` with gradients for the tokens, ``topk_weights``, weights and biases.
 
-    The backward pass recomputes intermediate values, so that only the arguments are kept. Its products have
-    the dtype of the weights. With float64 everything is float64, for ``torch.autograd.gradcheck``.
+    If a gradient is recorded, the products with ``w13`` are kept for the backward pass, as torch's own
+    operators would keep them; wrap the call in ``torch.utils.checkpoint`` to recompute them instead. The
+    products of the backward pass have the dtype of the tokens. With float64 everything is float64, for
+    ``torch.autograd.gradcheck``.
 
     Example:
         >>> tokens = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
@@ -196,6 +268,8 @@ def moe_experts(
     tensors = hidden_states, topk_ids, topk_weights, w13, w2, w13_bias, w2_bias
     options = activation, gated, interleaved, alpha, limit
     if hidden_states.dtype != torch.float64:
+        if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
+            return _forward(*tensors, *options, precision)[0]
         return _experts(*tensors, *options, precision)
     _experts(*(_without_values(t) for t in tensors), *options, precision)  # checks shapes and options
     return _composed(*tensors, *options)
