@@ -146,10 +146,57 @@ def boxes(scale: float) -> Iterator[tuple[str, int, Call]]:
     yield "points_in_boxes", points, reusing(turnout, "points_in_boxes", points=cloud, boxes=found[:100])
 
 
+def points(scale: float) -> Iterator[tuple[str, int, Call]]:
+    random = np.random.default_rng(0)
+    count = int(16384 * scale)
+    xyz = random.uniform([-70, -40, -2], [70, 40, 2], (count, 3)).astype(np.float32)
+    samples, queries = max(count // 4, 1), xyz[: count // 8]
+    yield "furthest_point_sample", count, reusing(turnout, "furthest_point_sample", xyz=xyz, samples=samples)
+    ball = {"xyz": xyz, "new_xyz": queries, "radius": 0.8, "nsample": 32}
+    yield "ball_query", count, reusing(turnout, "ball_query", **ball)
+    yield "three_nn", count, reusing(turnout, "three_nn", unknown=xyz, known=xyz[:samples])
+    yield "knn", count, reusing(turnout, "knn", xyz=xyz, new_xyz=queries, k=16)
+
+
+def grouping(scale: float) -> Iterator[tuple[str, int, Call]]:
+    random = np.random.default_rng(0)
+    batch, channels, points, centers, samples = 2, 64, int(16384 * scale), int(1024 * scale), 32
+    features = random.standard_normal((batch, channels, points), dtype=np.float32)
+    indices = random.integers(0, points, (batch, centers, samples), dtype=np.int32)
+    yield "group_points", centers, reusing(turnout, "group_points", features=features, indices=indices)
+    grad = random.standard_normal((batch, channels, centers, samples), dtype=np.float32)
+    call = reusing(turnout, "group_points_backward", grad_out=grad, indices=indices, rows=points)
+    yield "group_points_backward", centers, call
+    stacked = random.standard_normal((batch * points, channels), dtype=np.float32)
+    arguments = {
+        "counts": np.full(batch, points),
+        "indices": indices.reshape(batch * centers, samples),
+        "index_counts": np.full(batch, centers),
+    }
+    call = reusing(turnout, "group_points_stacked", features=stacked, **arguments)
+    yield "group_points_stacked", centers, call
+    near = random.integers(0, points, (batch, centers * 16, 3), dtype=np.int32)
+    weights = random.random((batch, centers * 16, 3), dtype=np.float32)
+    call = reusing(turnout, "three_interpolate", features=features, indices=near, weights=weights)
+    yield "three_interpolate", centers, call
+
+
+def roi_pooling(scale: float) -> Iterator[tuple[str, int, Call]]:
+    random = np.random.default_rng(0)
+    points, channels, rois = int(16384 * scale), 32, 64
+    boxes = random.uniform([-30, -30, -1, 3, 1, 1, -3], [30, 30, 1, 5, 2, 2, 3], (rois, 7)).astype(np.float32)
+    cloud = random.uniform([-35, -35, -2], [35, 35, 2], (points, 3)).astype(np.float32)
+    features = random.standard_normal((points, channels), dtype=np.float32)
+    arguments = {"rois": boxes, "points": cloud, "features": features, "out_size": [8, 8, 8]}
+    yield "roiaware_pool3d", points, reusing(turnout, "roiaware_pool3d", **arguments)
+    arguments = {"points": cloud[None], "features": features[None], "boxes": boxes[None], "samples": 256}
+    yield "roipoint_pool3d", points, reusing(turnout, "roipoint_pool3d", **arguments)
+
+
 FAMILIES = {
     family.__name__: family
     for family in (
         *(moe_dispatch, moe_re_routing, moe_experts, sparse_conv, mutual_information),
-        *(dynamic_scatter, rnnt_loss, boxes),
+        *(dynamic_scatter, rnnt_loss, boxes, points, grouping, roi_pooling),
     )
 }

@@ -24,6 +24,9 @@ FAMILIES = [
         "dynamic_scatter",
         "rnnt_loss",
         "boxes",
+        "points",
+        "grouping",
+        "roi_pooling",
     )
 ]
 # Modules next to a family's scenes.py that can be run separately.

@@ -142,10 +142,30 @@ def boxes() -> Iterator[Small]:
     yield Small("nms3d", "nms3d", suppressed)
 
 
+def points() -> Iterator[Small]:
+    few = _floats(16, 3)
+    yield Small("furthest_point_sample", "furthest_point_sample", {"xyz": few, "samples": 4})
+    ball = {"xyz": few, "new_xyz": few[:4], "radius": 0.8, "nsample": 4}
+    yield Small("ball_query", "ball_query", ball)
+
+
+def grouping() -> Iterator[Small]:
+    arguments = {"features": _floats(1, 4, 8), "indices": np.zeros((1, 2, 4), np.int32)}
+    yield Small("group_points", "group_points", arguments, ("features",))
+
+
+def roi_pooling() -> Iterator[Small]:
+    arguments = {
+        "rois": np.abs(_floats(2, 7)),
+        **{"points": _floats(8, 3), "features": _floats(8, 4), "out_size": [2, 2, 2]},
+    }
+    yield Small("roiaware_pool3d", "roiaware_pool3d", arguments, ("features",))
+
+
 FAMILIES: dict[str, Callable[[], Iterator[Small]]] = {
     family.__name__: family
     for family in (
         *(moe_dispatch, moe_re_routing, moe_experts, sparse_conv, mutual_information),
-        *(dynamic_scatter, rnnt_loss, boxes),
+        *(dynamic_scatter, rnnt_loss, boxes, points, grouping, roi_pooling),
     )
 }

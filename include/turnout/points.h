@@ -5,9 +5,9 @@
 // without fused multiply-adds. Results have the same bits for any thread count and instruction set. NaN and
 // infinities are data: no coordinate is refused. Indices are i32 or i64; the caller chooses by the tensor.
 //
-// A batch has equally many points in each element. Stacked clouds follow each other in the rows of one tensor;
-// `counts` [batch], i32 or i64, has the rows of each. A call is refused unless counts are 0 or more and sum to
-// the rows.
+// A batch has equally many points in each element. Stacked clouds follow each other in the rows of one
+// tensor; `counts` [batch], i32 or i64, has the rows of each. A call is refused unless counts are 0 or more
+// and sum to the rows.
 #pragma once
 
 #include <cstdint>
@@ -71,9 +71,8 @@ TURNOUT_API void ball_query_stacked(const ConstTensor& xyz, const ConstTensor& c
 // coordinates outside of the grid are not.
 TURNOUT_API void voxel_query(const ConstTensor& xyz, const ConstTensor& new_xyz,
                              const ConstTensor& new_coords, const ConstTensor& point_indices,
-                             const Tensor& idx, const Tensor& found, double radius,
-                             std::int64_t z_range, std::int64_t y_range, std::int64_t x_range,
-                             const Caller& caller = {});
+                             const Tensor& idx, const Tensor& found, double radius, std::int64_t z_range,
+                             std::int64_t y_range, std::int64_t x_range, const Caller& caller = {});
 
 // The three points of `known` that are nearest to each point of `unknown`, by d2, of equals by row. Points
 // whose d2 is infinite or NaN are not found: dist2 is infinity and idx is 0 for each that is missing.

@@ -386,7 +386,9 @@ def test_names():
     assert compat.__doc__
 
 
-@pytest.mark.parametrize("name", ["fast_rnnt", "k2", "mmcv", "spconv", "torch_npu", "torchaudio", "tutel"])
+@pytest.mark.parametrize(
+    "name", ["fast_rnnt", "k2", "mmcv", "pointops", "spconv", "torch_npu", "torchaudio", "tutel"]
+)
 def test_install_and_uninstall_are_functions_of_their_module(name):
     module = importlib.import_module(f"turnout.compat.{name}")
     for function in (module.install, module.uninstall):

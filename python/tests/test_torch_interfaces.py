@@ -28,6 +28,9 @@ DIFFERENT = {
     **{f"boxes_{name}": {"aligned"} for name in ("overlap_bev", "iou_bev", "iou3d")},
     "box_iou_rotated": {"aligned"},
     "points_in_boxes": {"all"},
+    # The distances are for the stand-ins of other packages.
+    **{f"furthest_point_sample{name}": {"with_distances"} for name in ("", "_stacked", "_by_distances")},
+    "voxel_query": {"ranges", "z_range", "y_range", "x_range"},
     # NumPy arrays may be modified in place.
     "mutual_information_backward": {"overwrite_ans_grad"},
 }

@@ -56,6 +56,11 @@ WRONG = [
     ("nms3d", {"max_keep": -1}),
     ("nms", {"offset": 2}),
     ("points_in_boxes", {"z": "top"}),
+    ("furthest_point_sample", {"samples": -1}),
+    ("ball_query", {"nsample": -1}),
+    ("voxel_query", {"x_range": -1}),
+    ("three_nn", {"known": torch.ones(5, 3)}),
+    ("knn", {"k": -1}),
     ("global_max_pool_forward", {"features": torch.ones(6, 3)}),
     ("global_avg_pool_forward", {"features": torch.ones(6, 3)}),
     ("global_avg_pool_forward", {"indices": SITES[:, :0]}),
@@ -68,6 +73,7 @@ FUNCTIONS |= {name: name.removesuffix("_aligned") for name in ROWS if name.endsw
 # Sizes that depend on values.
 DYNAMIC_SIZE = {
     "dynamic_scatter_forward": "voxels",
+    "furthest_point_sample_stacked": "samples",
     "get_indice_pairs": "num_act_out",
     "indice_convolution_index": "words",
     **dict.fromkeys(("nms", "nms3d", "nms3d_normal", "nms_rotated"), "keep"),

@@ -10,7 +10,10 @@ OPERATORS = [row["op"] for row in _core.schemas()]
 LEFT_OUT = {("indice_convolution_forward", "index"), ("indice_convolution_backward_data", "index")}
 
 # The mode that reads all arguments, if the example has another one.
-MODES = {"dynamic_scatter_backward": {"reduce_type": "max"}}
+MODES = {
+    "dynamic_scatter_backward": {"reduce_type": "max"},
+    "roiaware_pool3d_backward": {"pool_method": "max"},
+}
 
 
 def public(op):

@@ -18,6 +18,7 @@ if hasattr(_sys, "_is_gil_enabled") and not _sys._is_gil_enabled():
 from turnout import boxes as _boxes
 from turnout import dynamic_scatter as _dynamic_scatter
 from turnout import global_pool as _global_pool
+from turnout import grouping as _grouping
 from turnout import indice_convolution as _indice_convolution
 from turnout import indice_pairs as _indice_pairs
 from turnout import moe_dispatch as _moe_dispatch
@@ -29,10 +30,12 @@ from turnout import mutual_information as _mutual_information
 from turnout import points as _points
 from turnout import rnnt_loss as _rnnt_loss
 from turnout import rnnt_pruning as _rnnt_pruning
+from turnout import roi_pooling as _roi_pooling
 from turnout import scatter as _scatter
 from turnout.boxes import *
 from turnout.dynamic_scatter import *
 from turnout.global_pool import *
+from turnout.grouping import *
 from turnout.indice_convolution import *
 from turnout.indice_pairs import *
 from turnout.moe_dispatch import *
@@ -44,6 +47,7 @@ from turnout.mutual_information import *
 from turnout.points import *
 from turnout.rnnt_loss import *
 from turnout.rnnt_pruning import *
+from turnout.roi_pooling import *
 from turnout.scatter import *
 from turnout.settings import (
     OutputCache,
@@ -69,6 +73,7 @@ __all__ = [
 __all__ += _boxes.__all__
 __all__ += _dynamic_scatter.__all__
 __all__ += _global_pool.__all__
+__all__ += _grouping.__all__
 __all__ += _indice_convolution.__all__
 __all__ += _indice_pairs.__all__
 __all__ += _moe_dispatch.__all__
@@ -80,4 +85,5 @@ __all__ += _mutual_information.__all__
 __all__ += _points.__all__
 __all__ += _rnnt_loss.__all__
 __all__ += _rnnt_pruning.__all__
+__all__ += _roi_pooling.__all__
 __all__ += _scatter.__all__

@@ -19,6 +19,7 @@ PACKAGES = {
     "torch_scatter": "torch_scatter",
     "mmcv": "mmcv._ext",
     "pcdet": "pcdet.ops.iou3d_nms.iou3d_nms_cuda",
+    "pointops": "pointops._C",
     "k2": "k2",
     "fast_rnnt": "fast_rnnt",
     "tutel": "tutel",

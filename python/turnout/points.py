@@ -62,7 +62,9 @@ def furthest_point_sample(
         >>> turnout.furthest_point_sample(xyz, 4).tolist()
         [0, 4, 3, 1]
     """
-    result: tuple[R, R] = _core.furthest_point_sample(xyz, samples, initial, False, None if out is None else (out,))
+    result: tuple[R, R] = _core.furthest_point_sample(
+        xyz, samples, initial, False, None if out is None else (out,)
+    )
     return result[0]
 
 

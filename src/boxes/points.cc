@@ -1,9 +1,9 @@
 // Points in boxes: each point is compared with the boxes that are listed for its cell of a grid.
 #include <algorithm>
 
-#include "boxes/box_grid.h"
 #include "boxes/signature.h"
 #include "core/dtypes.h"
+#include "indices/box_grid.h"
 #include "runtime/call.h"
 #include "runtime/parallel.h"
 #include "turnout/boxes.h"
@@ -34,7 +34,7 @@ void for_points(Call& call, const ConstTensor& points, const ConstTensor& boxes,
     for (std::int64_t b = 0; b < batch; ++b) {
       const auto* its_points = static_cast<const Real*>(points.data) + b * point_count * 3;
       const auto* its_boxes = static_cast<const Real*>(boxes.data) + b * box_count * 7;
-      grid.set(its_boxes, point_count, z, static_cast<float>(margin));
+      grid.set(its_boxes, point_count, z == BoxZ::bottom, static_cast<float>(margin));
       parallel_for(call.context(), point_count, grain, [&](std::int64_t begin, std::int64_t end) {
         write(b * point_count, grid, its_points, begin, end);
       });

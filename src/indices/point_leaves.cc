@@ -42,7 +42,7 @@ struct Ordered {
 
 // Divides points into leaves by medians of the longest axis.
 template <class Real>
-void divide(Ordered<Real>* first, Ordered<Real>* last, std::int64_t leaf) {
+void divide_by_medians(Ordered<Real>* first, Ordered<Real>* last, std::int64_t leaf) {
   while (last - first > leaf) {
     Real longest = -1;
     int axis = 0;
@@ -62,7 +62,7 @@ void divide(Ordered<Real>* first, Ordered<Real>* last, std::int64_t leaf) {
     std::nth_element(first, middle, last, [axis](const Ordered<Real>& a, const Ordered<Real>& b) {
       return a.at[axis] < b.at[axis];
     });
-    divide(middle, last, leaf);
+    divide_by_medians(middle, last, leaf);
     last = middle;
   }
 }
@@ -121,6 +121,18 @@ void PointLeaves<Real>::sort(const Real* points) {
   spare_keys_ = arrays.spare;
 }
 
+template <class Real>
+void PointLeaves<Real>::divide(const Real* points) {
+  constexpr std::int64_t kMost = kLeaf * kGroup;
+  Ordered<Real> group[kMost];
+  for (std::int64_t first = 0; first < count_; first += kMost) {
+    const std::int64_t its_count = std::min(count_ - first, kMost);
+    for (std::int64_t j = 0; j < its_count; ++j) group[j].set(points, rows_[first + j]);
+    divide_by_medians(group, group + its_count, kLeaf);
+    for (std::int64_t j = 0; j < its_count; ++j) rows_[first + j] = group[j].row;
+  }
+}
+
 // Box i is around elements i * per_box .. (i + 1) * per_box - 1, of which `used` are there.
 template <class Real>
 void PointLeaves<Real>::bound(std::int64_t boxes, std::int64_t used, std::int64_t per_box,
@@ -139,23 +151,17 @@ void PointLeaves<Real>::bound(std::int64_t boxes, std::int64_t used, std::int64_
 }
 
 template <class Real>
-void PointLeaves<Real>::build(const Real* points, std::int64_t count, bool is_sorted) {
+void PointLeaves<Real>::build(const Real* points, std::int64_t count, LeafOrder order) {
   count_ = count;
   groups_ = groups_for(count, kLeaf * kGroup);
-  if (is_sorted && count > kUnsorted) {
+  if (order != LeafOrder::own && count > kUnsorted) {
     sort(points);
   } else {
     for (std::int64_t i = 0; i < count; ++i) keys_[i] = static_cast<std::uint64_t>(i);
   }
-  constexpr std::int64_t kMost = kLeaf * kGroup;
-  Ordered<Real> group[kMost];
-  for (std::int64_t first = 0; first < count; first += kMost) {
-    const std::int64_t its_count = std::min(count - first, kMost);
-    for (std::int64_t j = 0; j < its_count; ++j)
-      group[j].set(points, static_cast<std::int32_t>(static_cast<std::uint32_t>(keys_[first + j])));
-    if (is_sorted) divide(group, group + its_count, kLeaf);
-    for (std::int64_t j = 0; j < its_count; ++j) rows_[first + j] = group[j].row;
-  }
+  for (std::int64_t j = 0; j < count; ++j)
+    rows_[j] = static_cast<std::int32_t>(static_cast<std::uint32_t>(keys_[j]));
+  if (order == LeafOrder::medians) divide(points);
   for (std::int64_t j = 0; j < count; ++j)
     for (int k = 0; k < 3; ++k) coordinates_[k][j] = points[3 * std::int64_t{rows_[j]} + k];
   for (std::int64_t j = count; j < leaves() * kLeaf; ++j) {

@@ -14,6 +14,12 @@
 
 namespace turnout::core {
 
+enum class LeafOrder : std::uint8_t {
+  own,      // not sorted, for few searches
+  curve,    // sorted along the curve; some leaves reach from one part of it to another
+  medians,  // then each group is divided by medians: its leaves do not overlap, but it takes longer
+};
+
 template <class Real>
 class PointLeaves {
  public:
@@ -28,9 +34,8 @@ class PointLeaves {
   static std::size_t bytes(std::int64_t most);
   PointLeaves(Scratch& scratch, std::int64_t most);  // `most` points at most
 
-  // Takes new points, rows of 3 numbers. A point with NaN is in a leaf but in no box. Without sorting, which
-  // few searches do not make up for, leaves have the points in their own order.
-  void build(const Real* points, std::int64_t count, bool is_sorted = true);
+  // Takes new points, rows of 3 numbers. A point with NaN is in a leaf but in no box.
+  void build(const Real* points, std::int64_t count, LeafOrder order);
 
   std::int64_t count() const { return count_; }
   std::int64_t leaves() const { return groups_ * kGroup; }
@@ -47,6 +52,7 @@ class PointLeaves {
 
  private:
   void sort(const Real* points);
+  void divide(const Real* points);
   void bound(std::int64_t boxes, std::int64_t used, std::int64_t per_box, const Real* const* low,
              const Real* const* high, const Boxes& to) const;
 

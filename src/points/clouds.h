@@ -1,4 +1,4 @@
-// Queries of clouds: batch element by batch element, with the points in leaves and the queries on all threads.
+// Queries of clouds: cloud by cloud, with the queries of a cloud on all threads.
 #pragma once
 
 #include <algorithm>
@@ -14,13 +14,14 @@ inline constexpr std::int64_t kQueryGrain = 64 / core::kGrainDivisor + 1;  // qu
 inline constexpr int kMostWorkers = 64;
 
 inline int workers_for(const core::Call& call, std::int64_t ranges) {
-  return static_cast<int>(std::clamp<std::int64_t>(ranges, 1, std::min(call.context().threads(), kMostWorkers)));
+  return static_cast<int>(
+      std::clamp<std::int64_t>(ranges, 1, std::min(call.context().threads(), kMostWorkers)));
 }
 
 // Calls begin(b, points of b), then query(first, last, worker) for ranges of the queries of b.
 template <class Begin, class Query>
-void for_clouds(core::Call& call, const Starts& points, const Starts& queries, int workers, const Begin& begin,
-                const Query& query) {
+void for_clouds(core::Call& call, const Starts& points, const Starts& queries, int workers,
+                const Begin& begin, const Query& query) {
   for (std::int64_t b = 0; b < points.samples(); ++b) {
     if (queries.count(b) == 0) continue;
     core::throw_if_interrupted();
@@ -28,7 +29,9 @@ void for_clouds(core::Call& call, const Starts& points, const Starts& queries, i
     const std::int64_t shift = queries.first(b);
     core::parallel_for(
         call.context(), queries.count(b), kQueryGrain,
-        [&](std::int64_t first, std::int64_t last, int worker) { query(shift + first, shift + last, worker); },
+        [&](std::int64_t first, std::int64_t last, int worker) {
+          query(shift + first, shift + last, worker);
+        },
         workers);
   }
 }

@@ -47,7 +47,7 @@ void RegionSearch<Real>::set(const Real* points, std::int64_t count, std::int64_
     std::fill_n(axes_[k] + count, kSlack, Real(0));
   }
   has_leaves_ = count > kFewPoints && positions > kFewQueries;
-  if (has_leaves_) leaves_.build(points, count);
+  if (has_leaves_) leaves_.build(points, count, LeafOrder::curve);
 }
 
 // Compares points in their own order as long as the region fills soon. Returns whether all rows are found.

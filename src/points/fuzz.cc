@@ -1,8 +1,8 @@
 // Differential fuzzer: clouds of any kind, with NaN and infinities; results have the bits of the definitions.
 #include <cstdio>
 
-#include "points/point_case.h"
 #include "fuzz.h"
+#include "points/point_case.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace turnout;

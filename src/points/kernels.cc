@@ -131,9 +131,7 @@ struct Sampling {
     std::int32_t lowest = PointLeaves<Real>::kNoRow;
     for_boxes<Real>(
         leaf * kLeaf, (leaf + 1) * kLeaf,
-        [&](std::int64_t i) HWY_ATTR {
-          return hn::Eq(hn::LoadU(typename L::D(), task.distances + i), most);
-        },
+        [&](std::int64_t i) HWY_ATTR { return hn::Eq(hn::LoadU(typename L::D(), task.distances + i), most); },
         [&](std::int64_t i) HWY_ATTR { lowest = std::min(lowest, task.leaves.rows()[i]); });
     return known = lowest;
   }
@@ -164,9 +162,8 @@ struct Sampling {
       task.leaf_row[leaf] = -1;
     }
     for (std::int64_t group = 0; group < padded_groups(task.leaves.groups()); ++group)
-      task.group_most[group] = group < task.leaves.groups()
-                                   ? most_of(task.leaf_most + group * kGroup, kGroup)
-                                   : Real(kNoDistance);
+      task.group_most[group] =
+          group < task.leaves.groups() ? most_of(task.leaf_most + group * kGroup, kGroup) : Real(kNoDistance);
   }
 };
 

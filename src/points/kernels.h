@@ -36,7 +36,7 @@ enum class Region : std::uint8_t {
 template <class Real>
 struct Search {
   Region region;
-  Real least, most;  // squares, except for a cube
+  Real least, most;   // squares, except for a cube
   std::int64_t room;  // of each position
 };
 // Rows that a search has found. The array has room for found_room() rows.

@@ -12,7 +12,8 @@ namespace families::points {
 using namespace core;
 namespace {
 
-constexpr std::int64_t kFewQueries = 64;  // sorting the points does not pay for so few
+constexpr std::int64_t kFewQueries = 64;                      // sorting the points does not pay for so few
+constexpr std::int64_t kFewNearest = 8;                       // for which dividing the queries does not pay
 constexpr std::int64_t kBlockGrain = 16 / kGrainDivisor + 1;  // blocks of queries
 
 // Points are found below `limit`, which is the distance of missing ones. Rows of idx begin with 0 in each
@@ -42,15 +43,19 @@ void find_nearest(Call& call, const ConstTensor& xyz, const Starts& points, cons
         if (queries.count(b) == 0) continue;
         throw_if_interrupted();
         const bool is_sorted = queries.count(b) > kFewQueries;
-        leaves.build(static_cast<const Real*>(xyz.data) + 3 * points.first(b), points.count(b), is_sorted);
+        const LeafOrder own = LeafOrder::own;
+        const LeafOrder of_queries = k > kFewNearest ? LeafOrder::medians : LeafOrder::curve;
+        leaves.build(static_cast<const Real*>(xyz.data) + 3 * points.first(b), points.count(b),
+                     is_sorted ? LeafOrder::medians : own);
         positions.build(static_cast<const Real*>(new_xyz.data) + 3 * queries.first(b), queries.count(b),
-                        is_sorted);
+                        is_sorted ? of_queries : own);
         const std::int64_t shift = are_rows_global ? points.first(b) : 0, first_query = queries.first(b);
         const std::int64_t blocks = (queries.count(b) + kernels.lanes - 1) / kernels.lanes;
         const auto find = [&](std::int64_t begin, std::int64_t end, int worker) {
-          const std::int64_t own = Room::kMostLanes * k * worker;
-          const Room room{rooms.distances + own, rooms.rows + own};
-          for (std::int64_t first = begin * kernels.lanes; first < end * kernels.lanes; first += kernels.lanes) {
+          const std::int64_t skipped = Room::kMostLanes * k * worker;
+          const Room room{rooms.distances + skipped, rooms.rows + skipped};
+          for (std::int64_t first = begin * kernels.lanes; first < end * kernels.lanes;
+               first += kernels.lanes) {
             kernels.nearest(leaves, positions, first, room, k, static_cast<Real>(limit));
             for (std::int64_t lane = 0; lane < std::min(kernels.lanes, queries.count(b) - first); ++lane) {
               const std::int64_t at = (first_query + positions.rows()[first + lane]) * k;
@@ -68,6 +73,11 @@ void find_nearest(Call& call, const ConstTensor& xyz, const Starts& points, cons
   });
 }
 
+[[noreturn]] void refuse_no_points(Call& call, std::int64_t queries) {
+  call.refuse(concat("there are no points in ", call.name("known"), ", expected at least 1 for the ", queries,
+                     " rows of ", call.name("unknown")));
+}
+
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr double kKnnLimit = 1e10;
 
@@ -81,9 +91,7 @@ void three_nn(const ConstTensor& unknown, const ConstTensor& known, const Tensor
   Call call(caller, kThreeNn, {unknown, known, dist2, idx}, {});
   if (call.nothing_to_do()) return;
   const Batched cloud(known, 1), query(unknown, 1);
-  if (cloud.rows == 0)
-    call.refuse(concat(call.name("known"), " has no points, expected at least 1 for the ", query.rows,
-                       " points of ", call.name("unknown")));
+  if (cloud.rows == 0) refuse_no_points(call, query.rows);
   Scratch& scratch = call.scratch(2 * Starts::bytes(cloud.batch));
   const Starts points(scratch, cloud.batch, cloud.rows), queries(scratch, cloud.batch, query.rows);
   find_nearest(call, known, points, unknown, queries, dist2, idx, kInfinite, false);
@@ -97,6 +105,7 @@ void three_nn_stacked(const ConstTensor& unknown, const ConstTensor& unknown_cou
   Scratch& scratch = call.scratch(2 * Starts::bytes(known_counts.shape[0]));
   const Starts queries(call, scratch, "unknown_counts", unknown_counts, unknown.shape[0], "unknown");
   const Starts points(call, scratch, "known_counts", known_counts, known.shape[0], "known");
+  if (known.shape[0] == 0) refuse_no_points(call, unknown.shape[0]);
   for (std::int64_t b = 0; b < points.samples(); ++b)
     if (points.count(b) == 0 && queries.count(b) > 0)
       call.refuse(concat(call.name("known_counts"), "[", b, "] is 0, expected at least 1, because ",

@@ -1,5 +1,4 @@
 // The operators of this family.
-#include <algorithm>
 #include <limits>
 
 #include "core/dtypes.h"
@@ -14,8 +13,7 @@ namespace turnout::families::points {
 using namespace core;
 namespace {
 
-// The sum of sample_counts. Those that are negative, and a sum that is too large, are left to the operator:
-// it refuses them, because the result has no such size.
+// The sum of sample_counts.
 std::unique_ptr<Prepared> find_samples(const Caller&, const Tensor* arguments, const ScalarValue*,
                                        std::int64_t* sizes) {
   const Tensor& counts = arguments[kFurthestPointSampleStacked.argument("sample_counts")];
@@ -24,9 +22,11 @@ std::unique_ptr<Prepared> find_samples(const Caller&, const Tensor* arguments, c
     const auto* from = static_cast<const typename decltype(type)::type*>(counts.data);
     std::int64_t sum = 0;
     for (std::int64_t b = 0; b < counts.shape[0]; ++b) {
-      const std::int64_t count = load_once(from + b);
-      sum += std::clamp<std::int64_t>(count, 0, std::numeric_limits<std::int32_t>::max());
-      if (sum > std::numeric_limits<std::int32_t>::max()) return std::int64_t{0};
+      const std::int64_t count = load_once(from + b), left = std::numeric_limits<std::int32_t>::max() - sum;
+      if (!in_range(count, left + 1))
+        throw Error(ErrorCode::bad_param, concat(kFurthestPointSampleStacked.op, ": sample_counts[", b,
+                                                 "] is ", count, ", expected 0 .. ", left));
+      sum += count;
     }
     return sum;
   });
@@ -44,15 +44,12 @@ void fill_counts(const Tensor& counts, std::int64_t rows) {
   });
 }
 void fill_stacked_samples(const Tensor* t) {
+  constexpr int kIdx = kFurthestPointSampleStacked.argument("idx");
   fill_counts(t[1], t[0].shape[0]);
-  // About half of the points; none of a cloud without points.
-  visit_index(t[2].dtype, [&](auto type) {
-    using Index = typename decltype(type)::type;
-    for (std::int64_t b = 0; b < t[2].shape[0]; ++b)
-      static_cast<Index*>(t[2].data)[b] = static_cast<Index>((definition::index_at(t[1], b) + 1) / 2);
-  });
+  if (!t[kIdx].is_absent()) return fill_counts(t[2], t[kIdx].shape[0]);
+  for (std::int64_t b = 0; b < t[2].shape[0]; ++b)
+    definition::set_index(t[2], b, (definition::index_at(t[1], b) + 1) / 2);
 }
-
 void fill_ball_counts(const Tensor* t) {
   fill_counts(t[1], t[0].shape[0]);
   fill_counts(t[3], t[2].shape[0]);
@@ -77,25 +74,22 @@ std::span<const Operator> operators() {
       op<&furthest_point_sample_by_distances>(
           kFurthestPointSampleByDistances, "batch=2 points=7 samples=4",
           {.definition = define<&definition::furthest_point_sample_by_distances>, .is_exact = true}),
-      op<&furthest_point_sample_stacked>(
-          kFurthestPointSampleStacked, "points=7 batch=2 samples=4",
-          {.definition = define<&definition::furthest_point_sample_stacked>,
-           .is_exact = true,
-           .prepare = fill_stacked_samples,
-           .find_sizes = find_samples}),
+      op<&furthest_point_sample_stacked>(kFurthestPointSampleStacked, "points=7 batch=2 samples=4",
+                                         {.definition = define<&definition::furthest_point_sample_stacked>,
+                                          .is_exact = true,
+                                          .prepare = fill_stacked_samples,
+                                          .find_sizes = find_samples}),
       op<&ball_query>(kBallQuery, "radius=1 min_radius=0 batch=2 points=7 queries=3 nsample=4",
                       {.definition = define<&definition::ball_query>, .is_exact = true}),
-      op<&ball_query_stacked>(kBallQueryStacked,
-                              "radius=1 min_radius=0 points=7 batch=2 queries=3 nsample=4",
+      op<&ball_query_stacked>(kBallQueryStacked, "radius=1 min_radius=0 points=7 batch=2 queries=3 nsample=4",
                               {.definition = define<&definition::ball_query_stacked>,
                                .is_exact = true,
                                .prepare = fill_ball_counts}),
-      op<&voxel_query>(kVoxelQuery,
-                       "radius=1 z_range=1 y_range=2 x_range=2 points=7 queries=3 batch=2 depth=3 height=4 "
-                       "width=5 nsample=4",
-                       {.definition = define<&definition::voxel_query>,
-                        .is_exact = true,
-                        .prepare = fill_voxels}),
+      op<&voxel_query>(
+          kVoxelQuery,
+          "radius=1 z_range=1 y_range=2 x_range=2 points=7 queries=3 batch=2 depth=3 height=4 "
+          "width=5 nsample=4",
+          {.definition = define<&definition::voxel_query>, .is_exact = true, .prepare = fill_voxels}),
       op<&three_nn>(kThreeNn, "batch=2 queries=3 points=7",
                     {.definition = define<&definition::three_nn>, .is_exact = true}),
       op<&three_nn_stacked>(kThreeNnStacked, "queries=3 batch=2 points=7",

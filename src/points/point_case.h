@@ -24,8 +24,8 @@ namespace turnout::test {
 // A number below a bound, and where all randomness of a case comes from.
 using Below = std::function<std::int64_t(std::int64_t)>;
 
-// Clouds in which distances are of all kinds: random, on a lattice with many equal distances, in clusters, with
-// duplicates, large and tiny, and with numbers that are not finite.
+// Clouds in which distances are of all kinds: random, on a lattice with many equal distances, in clusters,
+// with duplicates, large and tiny, and with numbers that are not finite.
 template <class Real>
 class CloudMaker {
  public:
@@ -93,7 +93,8 @@ struct Owned {
   Owned() = default;
   template <class T>
   Owned(const std::vector<T>& values, const Shape& shape)
-      : memory(values.size() * sizeof(T) + 1), tensor(nullptr, dtype_of<T>, shape.data(), static_cast<int>(shape.size())) {
+      : memory(values.size() * sizeof(T) + 1),
+        tensor(nullptr, dtype_of<T>, shape.data(), static_cast<int>(shape.size())) {
     if (!values.empty()) std::memcpy(memory.data(), values.data(), values.size() * sizeof(T));
     tensor.data = memory.data();
   }
@@ -190,8 +191,7 @@ std::string compare_sampling(std::string_view op, const Below& below, std::int64
     if (samples == 0) return "";
     arguments.emplace_back(maker.make(count), Shape{count, 3});
     arguments.emplace_back(counts, Shape{batch});
-    arguments.emplace_back(std::vector<std::int32_t>(wanted.begin(), wanted.end()),
-                           Shape{batch});
+    arguments.emplace_back(std::vector<std::int32_t>(wanted.begin(), wanted.end()), Shape{batch});
   } else {
     arguments.emplace_back(maker.make(rows), Shape{batch, count, 3});
   }
@@ -202,8 +202,10 @@ std::string compare_sampling(std::string_view op, const Below& below, std::int64
   for (std::int64_t i = 0; i < rows; ++i)
     initial.push_back(below(8) == 0 ? maker.not_finite() : static_cast<Real>(below(9) - 2));
   arguments.push_back(below(3) == 0 ? per_point(initial) : Owned());
-  arguments.push_back(is_stacked ? Owned::painted<Index>({samples}) : Owned::painted<Index>({batch, samples}));
-  arguments.push_back(below(2) == 0 ? per_point(std::vector<Real>(static_cast<std::size_t>(rows), 7)) : Owned());
+  arguments.push_back(is_stacked ? Owned::painted<Index>({samples})
+                                 : Owned::painted<Index>({batch, samples}));
+  arguments.push_back(below(2) == 0 ? per_point(std::vector<Real>(static_cast<std::size_t>(rows), 7))
+                                    : Owned());
   return compare(op, arguments, {});
 }
 
@@ -226,14 +228,16 @@ std::string compare_queries(std::string_view op, const Below& below, std::int64_
   const bool is_three = op.starts_with("three");
   const std::int64_t batch = 1 + below(3), least = is_three ? 1 : 0;
   const std::int64_t count = least + below(most), asked = below(most < 100 ? most : 130);
-  const std::int64_t points = is_stacked ? count : batch * count, queries = is_stacked ? asked : batch * asked;
+  const std::int64_t points = is_stacked ? count : batch * count,
+                     queries = is_stacked ? asked : batch * asked;
   CloudMaker<Real> maker(below);
   const Asked<Real> made(maker, below, points, queries);
   auto counts = divide(below, points, batch), query_counts = divide(below, queries, batch);
   if (is_three)  // no queries of a cloud without points
     for (std::size_t b = 0; b < counts.size(); ++b)
       if (counts[b] == 0 && query_counts[b] > 0) {
-        const auto to = static_cast<std::size_t>(std::max_element(counts.begin(), counts.end()) - counts.begin());
+        const auto to =
+            static_cast<std::size_t>(std::max_element(counts.begin(), counts.end()) - counts.begin());
         query_counts[to] += query_counts[b];
         query_counts[b] = 0;
       }
@@ -291,7 +295,7 @@ std::string compare_voxels(std::string_view op, const Below& below, std::int64_t
                  {Owned(made.cloud, {points, 3}), Owned(made.queries, {queries, 3}),
                   Owned(coordinates, {queries, 4}), Owned(grid, extents),
                   Owned::painted<Index>({queries, nsample}), Owned::painted<std::int32_t>({queries})},
-                 {kRadii[below(6)], below(3), below(5), below(2) == 0 ? below(5) : std::int64_t{1} << 62});
+                 {kRadii[below(6)], below(3), below(5), below(2) == 0 ? below(5) : std::int64_t{2147483647}});
 }
 
 // A random call of an operator of this family.

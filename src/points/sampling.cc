@@ -68,7 +68,7 @@ struct Workspace {
       if (to != nullptr) copy_initial(initial, count, to);
       return;
     }
-    leaves.build(points, count);
+    leaves.build(points, count, LeafOrder::curve);
     const std::int32_t* rows = leaves.rows();
     for (std::int64_t j = 0; j < count; ++j)
       distances[j] = initial == nullptr ? static_cast<Real>(kFarAway) : initial[rows[j]];
@@ -113,17 +113,16 @@ void sample_clouds(Call& call, const ConstTensor& xyz, const ConstTensor& initia
         const auto at = [&](auto* from) { return from == nullptr ? nullptr : from + first; };
         workspace.run(kernels, elements<Real>(xyz) + 3 * first, points.count(b), at(elements<Real>(initial)),
                       samples.count(b), at(elements<Real>(distances)), stop);
-        write_samples(workspace.samples, samples.count(b), are_rows_global ? first : 0, idx, samples.first(b));
+        write_samples(workspace.samples, samples.count(b), are_rows_global ? first : 0, idx,
+                      samples.first(b));
       }
     };
     parallel_for(call.context(), points.samples(), 1, run, workers);
   });
 }
 
-void refuse_no_points(Call& call, std::int64_t samples, std::string_view of, const std::string& sample = "") {
-  call.refuse(
-      concat(call.name("samples"), sample, " is ", samples, ", expected 0, because ", call.name(of), sample,
-             " has no points"));
+[[noreturn]] void refuse_no_points(Call& call, std::int64_t samples) {
+  call.refuse(concat(call.name("samples"), " is ", samples, ", expected 0, because there are no points"));
 }
 
 }  // namespace
@@ -136,7 +135,7 @@ void furthest_point_sample(const ConstTensor& xyz, const ConstTensor& initial, c
   Call call(caller, kFurthestPointSample, {xyz, initial, idx, distances}, {});
   if (call.nothing_to_do()) return;
   const Batched cloud(xyz, 1), sampled(idx, 0);
-  if (cloud.rows == 0 && sampled.rows > 0) refuse_no_points(call, sampled.rows, "xyz");
+  if (cloud.rows == 0 && sampled.rows > 0) refuse_no_points(call, sampled.rows);
   Scratch& scratch = call.scratch(2 * Starts::bytes(cloud.batch));
   const Starts points(scratch, cloud.batch, cloud.rows), samples(scratch, cloud.batch, sampled.rows);
   sample_clouds(call, xyz, initial, points, samples, false, idx, distances);
@@ -150,6 +149,7 @@ void furthest_point_sample_stacked(const ConstTensor& xyz, const ConstTensor& co
   Scratch& scratch = call.scratch(2 * Starts::bytes(counts.shape[0]));
   const Starts points(call, scratch, "counts", counts, xyz.shape[0], "xyz");
   const Starts samples(call, scratch, "sample_counts", sample_counts, idx.shape[0], "idx");
+  if (xyz.shape[0] == 0 && idx.shape[0] > 0) refuse_no_points(call, idx.shape[0]);
   for (std::int64_t b = 0; b < points.samples(); ++b)
     if (points.count(b) == 0 && samples.count(b) > 0)
       call.refuse(concat(call.name("sample_counts"), "[", b, "] is ", samples.count(b),
@@ -164,16 +164,17 @@ void furthest_point_sample_by_distances(const ConstTensor& matrix, const ConstTe
   const FpEnvironment environment;
   const Batched cloud(matrix, 1), sampled(idx, 0);
   const std::int64_t count = cloud.rows;
-  if (count == 0 && sampled.rows > 0) refuse_no_points(call, sampled.rows, "matrix");
-  const auto workers =
-      static_cast<int>(std::min<std::int64_t>({call.context().threads(), std::max<std::int64_t>(cloud.batch, 1), 64}));
+  if (count == 0 && sampled.rows > 0) refuse_no_points(call, sampled.rows);
+  const auto workers = static_cast<int>(
+      std::min<std::int64_t>({call.context().threads(), std::max<std::int64_t>(cloud.batch, 1), 64}));
   call.chose("rows", workers);
   const Stop stop;
   visit_lane(matrix.dtype, [&](auto type) {
     using Real = typename decltype(type)::type;
     const KernelsOf<Real>& kernels = kernels_of<Real>(call.context().isa());
-    Scratch& scratch = call.scratch(array_bytes<Real>(count) * static_cast<std::size_t>(workers) +
-                                    array_bytes<std::int32_t>(sampled.rows) * static_cast<std::size_t>(workers));
+    Scratch& scratch =
+        call.scratch(array_bytes<Real>(count) * static_cast<std::size_t>(workers) +
+                     array_bytes<std::int32_t>(sampled.rows) * static_cast<std::size_t>(workers));
     Real* own[64];
     std::int32_t* chosen[64];
     for (int w = 0; w < workers; ++w) {

@@ -47,7 +47,8 @@ inline constexpr const Signature& kFurthestPointSampleStacked = signature([] {
 
 // -- points within a radius --------------------------------------------------------------------------------
 
-inline constexpr ScalarSpec kRadius = real("radius", 0), kNoLeastRadius = by_default(0, real("min_radius", 0));
+inline constexpr ScalarSpec kRadius = real("radius", 0),
+                            kNoLeastRadius = by_default(0, real("min_radius", 0));
 inline constexpr RuleSpec kMostOfQuery = at_most("nsample", "2147483647");
 inline constexpr ArgumentSpec kQueries = in("new_xyz", like("xyz"), "batch?, queries, 3");
 inline constexpr ArgumentSpec kStackedCloud = in("xyz", kGeometry, "points, 3");
@@ -72,10 +73,14 @@ inline constexpr const Signature& kBallQueryStacked = signature([] {
                {kStackedCloud, kCounts, kStackedQueries, kQueryCounts, kStackedRows, kStackedFound},
                {kMostPoints, kMostOfQuery}};
 });
+inline constexpr ScalarSpec kZRange = scalar("z_range", 0, 2147483647);
+inline constexpr ScalarSpec kYRange = scalar("y_range", 0, 2147483647);
+inline constexpr ScalarSpec kXRange = scalar("x_range", 0, 2147483647);
+
 inline constexpr const Signature& kVoxelQuery = signature([] {
   return Draft{"voxel_query",
                "points queries batch depth height width nsample",
-               {kRadius, scalar("z_range", 0), scalar("y_range", 0), scalar("x_range", 0)},
+               {kRadius, kZRange, kYRange, kXRange},
                {kStackedCloud, kStackedQueries, in("new_coords", kIndices, "queries, 4"),
                 in("point_indices", kIndices, "batch, depth, height, width"), kStackedRows, kStackedFound},
                {kMostPoints, kMostOfQuery}};
@@ -84,12 +89,13 @@ inline constexpr const Signature& kVoxelQuery = signature([] {
 // -- nearest points ----------------------------------------------------------------------------------------
 
 inline constexpr const Signature& kThreeNn = signature([] {
-  return Draft{"three_nn",
-               "batch queries points",
-               {},
-               {in("unknown", kGeometry, "batch?, queries, 3"), in("known", like("unknown"), "batch?, points, 3"),
-                out("dist2", like("unknown"), "batch?, queries, 3"), out("idx", kIndices, "batch?, queries, 3")},
-               {kMostPoints}};
+  return Draft{
+      "three_nn",
+      "batch queries points",
+      {},
+      {in("unknown", kGeometry, "batch?, queries, 3"), in("known", like("unknown"), "batch?, points, 3"),
+       out("dist2", like("unknown"), "batch?, queries, 3"), out("idx", kIndices, "batch?, queries, 3")},
+      {kMostPoints}};
 });
 inline constexpr const Signature& kThreeNnStacked = signature([] {
   return Draft{"three_nn_stacked",

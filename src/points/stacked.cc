@@ -13,8 +13,7 @@ Starts::Starts(Call& call, Scratch& scratch, std::string_view name, const ConstT
     const auto* from = static_cast<const typename decltype(type)::type*>(counts.data);
     for (std::int64_t b = 0; b < samples_; ++b) {
       const std::int64_t count = load_once(from + b), left = rows - starts_[b];
-      if (count < 0)
-        call.refuse(concat(call.name(name), "[", b, "] is ", count, ", expected 0 or more"));
+      if (count < 0) call.refuse(concat(call.name(name), "[", b, "] is ", count, ", expected 0 or more"));
       if (count > left)
         call.refuse(concat(call.name(name), "[", b, "] is ", count, ", expected 0 .. ", left,
                            ", the remainder of the ", rows, " rows of ", call.name(of)));
@@ -22,7 +21,8 @@ Starts::Starts(Call& call, Scratch& scratch, std::string_view name, const ConstT
     }
   });
   if (starts_[samples_] != rows)
-    call.refuse(concat(call.name(name), " sums to ", starts_[samples_], ", expected the ", rows, " rows of ",
+    call.refuse(concat(call.name(name), " sums to ", starts_[samples_],
+                       samples_ == 0 ? " since batch is 0" : "", ", expected the ", rows, " rows of ",
                        call.name(of)));
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <limits>
+#include <string>
 
 #include "points/clouds.h"
 #include "points/signature.h"
@@ -24,7 +25,6 @@ void keep_least(std::atomic<std::int64_t>& least, std::int64_t value) {
 struct Interval {
   std::int64_t first, last;
   Interval(std::int64_t at, std::int64_t range, std::int64_t extent) {
-    range = std::min(range, std::numeric_limits<std::int64_t>::max() / 4);
     at = std::clamp(at, -range - 1, extent + range);
     first = std::max<std::int64_t>(at - range, 0);
     last = std::min(at + range, extent - 1);
@@ -121,9 +121,10 @@ void voxel_query(const ConstTensor& xyz, const ConstTensor& new_xyz, const Const
         });
         const std::int64_t query = search.bad_query, voxel = search.bad_voxel;
         if (query != kNone)
-          call.refuse(concat(call.name("new_coords"), "[", query, ", 0] is ",
-                             std::int64_t{search.coordinates[4 * query]}, ", expected 0 .. ",
-                             point_indices.shape[0] - 1));
+          call.refuse(concat(
+              call.name("new_coords"), "[", query, ", 0] is ", std::int64_t{search.coordinates[4 * query]},
+              point_indices.shape[0] == 0 ? std::string(", but none is valid since batch is 0")
+                                          : concat(", expected 0 .. ", point_indices.shape[0] - 1)));
         if (voxel != kNone) {
           const std::int64_t x = voxel % search.extents[3], line = voxel / search.extents[3];
           const std::int64_t y = line % search.extents[2], plane = line / search.extents[2];

@@ -6,6 +6,7 @@ from turnout.torch import boxes as _boxes
 from turnout.torch import dynamic_scatter as _dynamic_scatter
 from turnout.torch import expert_parallel as _expert_parallel
 from turnout.torch import global_pool as _global_pool
+from turnout.torch import grouping as _grouping
 from turnout.torch import indice_convolution as _indice_convolution
 from turnout.torch import indice_pairs as _indice_pairs
 from turnout.torch import moe_dispatch as _moe_dispatch
@@ -21,12 +22,14 @@ from turnout.torch import rnnt_logprobs as _rnnt_logprobs
 from turnout.torch import rnnt_loss as _rnnt_loss
 from turnout.torch import rnnt_loss_pruned as _rnnt_loss_pruned
 from turnout.torch import rnnt_pruning as _rnnt_pruning
+from turnout.torch import roi_pooling as _roi_pooling
 from turnout.torch import scatter as _scatter
 from turnout.torch import voxel_index as _voxel_index
 from turnout.torch.boxes import *
 from turnout.torch.dynamic_scatter import *
 from turnout.torch.expert_parallel import *
 from turnout.torch.global_pool import *
+from turnout.torch.grouping import *
 from turnout.torch.indice_convolution import *
 from turnout.torch.indice_pairs import *
 from turnout.torch.moe_dispatch import *
@@ -36,12 +39,13 @@ from turnout.torch.moe_permute import *
 from turnout.torch.moe_re_routing import *
 from turnout.torch.moe_routing import *
 from turnout.torch.mutual_information import *
-from turnout.torch.registration import refuse_missing_gradients
 from turnout.torch.points import *
+from turnout.torch.registration import refuse_missing_gradients
 from turnout.torch.rnnt_logprobs import *
 from turnout.torch.rnnt_loss import *
 from turnout.torch.rnnt_loss_pruned import *
 from turnout.torch.rnnt_pruning import *
+from turnout.torch.roi_pooling import *
 from turnout.torch.scatter import *
 from turnout.torch.voxel_index import *
 
@@ -50,6 +54,7 @@ __all__ += _boxes.__all__
 __all__ += _dynamic_scatter.__all__
 __all__ += _expert_parallel.__all__
 __all__ += _global_pool.__all__
+__all__ += _grouping.__all__
 __all__ += _indice_convolution.__all__
 __all__ += _indice_pairs.__all__
 __all__ += _moe_dispatch.__all__
@@ -64,6 +69,7 @@ __all__ += _rnnt_logprobs.__all__
 __all__ += _rnnt_loss.__all__
 __all__ += _rnnt_loss_pruned.__all__
 __all__ += _rnnt_pruning.__all__
+__all__ += _roi_pooling.__all__
 __all__ += _scatter.__all__
 __all__ += _voxel_index.__all__
 

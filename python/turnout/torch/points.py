@@ -64,7 +64,8 @@ def furthest_point_sample_stacked(
     """Samples of clouds that follow each other in the rows of one tensor.
 
     ``counts`` and ``sample_counts`` are the rows and the samples of each cloud. Returns rows of ``xyz``,
-    int32, ``[sum of sample_counts]``. The definition is that of :func:`turnout.furthest_point_sample_stacked`.
+    int32, ``[sum of sample_counts]``. The definition is that of
+    :func:`turnout.furthest_point_sample_stacked`.
 
     Example:
         >>> xyz = torch.zeros(6, 3)

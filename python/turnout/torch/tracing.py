@@ -132,11 +132,13 @@ def _sizes_of(
     parameters: list[dict[str, Any]], bound: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[tuple[str, ...], list]]:
     """The sizes that shapes and integers determine; None for an optional dimension that is absent."""
-    sizes: dict[str, Any] = {
-        one["name"]: bound[one["name"]]
-        for one in parameters
-        if one["kind"] != "tensor" and isinstance(bound[one["name"]], (int, torch.SymInt))
-    }
+    sizes: dict[str, Any] = {}
+    for one in parameters:
+        value = bound[one["name"]]
+        if isinstance(value, (int, torch.SymInt)):
+            sizes[one["name"]] = value
+        elif isinstance(value, (list, tuple)) and all(isinstance(n, (int, torch.SymInt)) for n in value):
+            sizes[one["name"]] = math.prod(value)  # the extent volume(name)
     folded: dict[tuple[str, ...], list] = {}
     for parameter in parameters:
         value = bound[parameter["name"]]

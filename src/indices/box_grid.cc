@@ -1,5 +1,5 @@
 // Lists boxes by the cells of a grid.
-#include "boxes/box_grid.h"
+#include "indices/box_grid.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,9 +8,8 @@
 #include "core/padding.h"
 #include "runtime/interrupt.h"
 
-namespace turnout::families::boxes {
+namespace turnout::core {
 
-using namespace core;
 namespace {
 
 constexpr std::int64_t kMostCells = 256;    // in each direction
@@ -31,10 +30,10 @@ Real rounded_down(double bound) {
 }  // namespace
 
 template <class Real>
-PointBox<Real>::PointBox(const Real* box, BoxZ z, float margin)
+PointBox<Real>::PointBox(const Real* box, bool z_is_bottom, float margin)
     : x(box[0]),
       y(box[1]),
-      middle(z == BoxZ::center ? box[2] : static_cast<Real>(double{box[2]} + double{box[5]} / 2)),
+      middle(z_is_bottom ? static_cast<Real>(double{box[2]} + double{box[5]} / 2) : box[2]),
       cosine(static_cast<Real>(std::cos(-double{box[6]}))),
       sine(static_cast<Real>(std::sin(-double{box[6]}))),
       limit_x(rounded_up<Real>(double{box[3]} / 2 + double{margin})),
@@ -58,14 +57,14 @@ BoxGrid<Real>::BoxGrid(Scratch& scratch, std::int64_t boxes)
       listed_(scratch.take<std::int32_t>(kCellsOfBox * boxes)) {}
 
 template <class Real>
-void BoxGrid<Real>::set(const Real* boxes, std::int64_t points, BoxZ z, float margin) {
+void BoxGrid<Real>::set(const Real* boxes, std::int64_t points, bool z_is_bottom, float margin) {
   least_x_ = least_y_ = std::numeric_limits<double>::infinity();
   most_x_ = most_y_ = -least_x_;
   bool has_bounds = true;
   serial_for(0, count_, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const Real* numbers = boxes + 7 * i;
-      const PointBox<Real>& box = box_[i] = PointBox<Real>(numbers, z, margin);
+      const PointBox<Real>& box = box_[i] = PointBox<Real>(numbers, z_is_bottom, margin);
       const bool is_nan = std::any_of(numbers, numbers + 7, [](Real v) { return std::isnan(v); });
       extent_x_[i] = extent_y_[i] = -1;
       if (is_nan || !(box.limit_x > 0 && box.limit_y > 0 && box.half_height >= 0)) continue;
@@ -153,4 +152,4 @@ template struct PointBox<double>;
 template class BoxGrid<float>;
 template class BoxGrid<double>;
 
-}  // namespace turnout::families::boxes
+}  // namespace turnout::core

@@ -1,13 +1,12 @@
 // Boxes as points are compared with them, in a grid of cells: each cell lists the boxes that may have a point
-// of it.
+// of it. A box is x, y, z, dx, dy, dz, heading.
 #pragma once
 
 #include <cstdint>
 
 #include "runtime/context.h"
-#include "turnout/boxes.h"
 
-namespace turnout::families::boxes {
+namespace turnout::core {
 
 template <class Real>
 struct PointBox {
@@ -17,11 +16,14 @@ struct PointBox {
   Real limit_x, limit_y, half_height;
 
   PointBox() = default;
-  PointBox(const Real* box, BoxZ z, float margin);
+  // z is the centre of the box or its bottom. The margin widens the box in x and y.
+  PointBox(const Real* box, bool z_is_bottom, float margin);
 
+  // The position of a point in the box's own directions.
+  Real local_x(const Real* point) const { return (point[0] - x) * cosine + (point[1] - y) * -sine; }
+  Real local_y(const Real* point) const { return (point[0] - x) * sine + (point[1] - y) * cosine; }
   bool has(const Real* point) const {
-    const Real sx = point[0] - x, sy = point[1] - y, sz = point[2] - middle;
-    const Real lx = sx * cosine + sy * -sine, ly = sx * sine + sy * cosine;
+    const Real lx = local_x(point), ly = local_y(point), sz = point[2] - middle;
     return (sz < 0 ? -sz : sz) <= half_height && (lx < 0 ? -lx : lx) < limit_x &&
            (ly < 0 ? -ly : ly) < limit_y;
   }
@@ -31,10 +33,12 @@ template <class Real>
 class BoxGrid {
  public:
   static std::size_t bytes(std::int64_t boxes);
-  BoxGrid(core::Scratch& scratch, std::int64_t boxes);
+  BoxGrid(Scratch& scratch, std::int64_t boxes);
 
   // Lists new boxes, for `points` points.
-  void set(const Real* boxes, std::int64_t points, BoxZ z, float margin);
+  void set(const Real* boxes, std::int64_t points, bool z_is_bottom, float margin);
+
+  const PointBox<Real>& box(std::int64_t i) const { return box_[i]; }
 
   // Calls found(box) for the boxes that have the point, in ascending order, until it returns false.
   template <class Found>
@@ -69,4 +73,4 @@ class BoxGrid {
   Real low_x_ = 0, low_y_ = 0, scale_x_ = 0, scale_y_ = 0;
 };
 
-}  // namespace turnout::families::boxes
+}  // namespace turnout::core

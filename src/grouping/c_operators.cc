@@ -1,0 +1,8 @@
+// The C functions of this family, for the tests that treat all C functions alike: there are none.
+#include "c_registry.h"
+
+namespace turnout::families::grouping {
+
+std::span<const core::COperator> c_operators() { return {}; }
+
+}  // namespace turnout::families::grouping

@@ -1,0 +1,118 @@
+// Reads and checks the indices and counts that a caller gives.
+#include "grouping/places.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "core/dtypes.h"
+#include "indices/indices.h"
+#include "runtime/parallel.h"
+
+namespace turnout::families::grouping {
+
+using namespace core;
+namespace {
+
+constexpr std::int64_t kGrain = (64 << 10) / kGrainDivisor;  // indices of a range
+
+// "indices[1, 0, 2]", for a flat position.
+std::string element_name(const Call& call, const ConstTensor& indices, std::int64_t position) {
+  std::string text = concat(call.name("indices"), "[");
+  for (int d = 0; d < indices.rank; ++d) {
+    std::int64_t inner = 1;
+    for (int e = d + 1; e < indices.rank; ++e) inner *= indices.shape[e];
+    text += concat(d > 0 ? ", " : "", position / inner % indices.shape[d]);
+  }
+  return text + "]";
+}
+
+// Copies the values at begin .. end-1, which must be 0 .. rows-1, and adds `start` to each. Returns the first
+// position with another value, or `end`.
+template <class Index>
+std::int64_t read_range(Context& context, const Index* values, std::int64_t begin, std::int64_t end,
+                        std::int64_t start, std::int64_t rows, std::int32_t* to) {
+  std::atomic<std::int64_t> bad{end};
+  parallel_for(context, end - begin, kGrain, [&](std::int64_t first, std::int64_t last) {
+    std::int64_t refused = 0;
+    for (std::int64_t i = begin + first; i < begin + last; ++i) {
+      const std::int64_t value = load_once(values + i);
+      refused += !in_range(value, rows);
+      to[i] = in_range(value, rows) ? static_cast<std::int32_t>(start + value) : -1;
+    }
+    if (refused == 0) return;
+    const std::int64_t its = std::find(to + begin + first, to + begin + last, -1) - to;
+    for (std::int64_t seen = bad.load(); its < seen && !bad.compare_exchange_weak(seen, its);) {
+    }
+  });
+  return bad.load();
+}
+
+[[noreturn]] void refuse_index(Call& call, const ConstTensor& indices, std::int64_t position,
+                               std::int64_t rows, const std::string& whose) {
+  const std::int64_t value = visit_index(indices.dtype, [&](auto type) -> std::int64_t {
+    return static_cast<const typename decltype(type)::type*>(indices.data)[position];
+  });
+  call.refuse(concat(element_name(call, indices, position), " is ", value, ", expected ",
+                     rows > 0 ? concat("0 .. ", rows - 1) : "no indices, since there are no rows", whose));
+}
+
+// The value of counts[b], which must be 0 or more and at most what is left of `all`.
+std::int64_t count_of(Call& call, std::string_view name, const ConstTensor& counts, std::int64_t b,
+                      std::int64_t before, std::int64_t all, std::string_view of) {
+  const std::int64_t count = visit_index(counts.dtype, [&](auto type) {
+    return load_once(static_cast<const typename decltype(type)::type*>(counts.data) + b);
+  });
+  if (count < 0) call.refuse(concat(call.name(name), "[", b, "] is ", count, ", expected 0 or more"));
+  if (count > all - before)
+    call.refuse(concat(call.name(name), "[", b, "] is ", count, ", expected at most ", all - before,
+                       ", the rows of ", of, " that the samples before it leave"));
+  return count;
+}
+
+void expect_all(Call& call, std::string_view name, std::int64_t batch, std::int64_t sum, std::int64_t all,
+                std::string_view of) {
+  if (sum != all)
+    call.refuse(concat("the ", call.name(name), " add up to ", sum, batch == 0 ? ", since batch is 0," : ",",
+                       " expected ", all, ", the rows of ", of));
+}
+
+}  // namespace
+
+void read_indices(Call& call, const ConstTensor& indices, std::int64_t rows, std::int32_t* to) {
+  const std::int64_t count = elements_from(indices, 0);
+  visit_index(indices.dtype, [&](auto type) {
+    const auto* values = static_cast<const typename decltype(type)::type*>(indices.data);
+    const std::int64_t bad = read_range(call.context(), values, 0, count, 0, rows, to);
+    if (bad < count) refuse_index(call, indices, bad, rows, "");
+  });
+}
+
+void read_stacked(Call& call, std::int64_t rows, const ConstTensor& counts, const ConstTensor& indices,
+                  const ConstTensor& index_counts, const Starts& starts, std::int32_t* to) {
+  const std::int64_t centers = indices.shape[0], samples = indices.shape[1];
+  std::int64_t start = 0, center = 0;
+  for (std::int64_t b = 0; b < counts.shape[0]; ++b) {
+    const std::int64_t count = count_of(call, "counts", counts, b, start, rows, "features");
+    const std::int64_t its = count_of(call, "index_counts", index_counts, b, center, centers, "indices");
+    const std::int64_t begin = center * samples, end = (center + its) * samples;
+    if (count == 0) {
+      std::fill(to + begin, to + end, -1);
+    } else {
+      visit_index(indices.dtype, [&](auto type) {
+        const auto* values = static_cast<const typename decltype(type)::type*>(indices.data);
+        const std::int64_t bad = read_range(call.context(), values, begin, end, start, count, to);
+        if (bad < end) refuse_index(call, indices, bad, count, concat(", the rows of sample ", b));
+      });
+    }
+    starts.rows[b] = start;
+    starts.centers[b] = center;
+    start += count;
+    center += its;
+  }
+  starts.rows[counts.shape[0]] = start;
+  starts.centers[counts.shape[0]] = center;
+  expect_all(call, "counts", counts.shape[0], start, rows, "features");
+  expect_all(call, "index_counts", counts.shape[0], center, centers, "indices");
+}
+
+}  // namespace turnout::families::grouping

@@ -1,0 +1,18 @@
+// Differential fuzzer: boxes and points of any kind, with NaN and infinities; results have the bits of the
+// definitions.
+#include <cstdio>
+
+#include "fuzz.h"
+#include "roi_pooling/roi_case.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace turnout;
+  test::FuzzInput in(data, size);
+  const test::Below below = [&](std::int64_t bound) {
+    return static_cast<std::int64_t>(in.value<std::uint32_t>() % static_cast<std::uint64_t>(bound));
+  };
+  const std::string wrong = test::compare_with_definition(below, 12);
+  if (!wrong.empty()) std::fprintf(stderr, "%s\n", wrong.c_str());
+  test::require(wrong.empty());
+  return 0;
+}
