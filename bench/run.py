@@ -37,6 +37,8 @@ SCALING = "scaling"
 PRODUCTS = "products"
 # Calls while other processes keep all cores busy.
 BUSY = "busy"
+# Many sizes of every operator; has its own arguments.
+SWEEP = "sweep"
 EXAMPLES = """examples:
   ./dev bench                                 run everything, in about half an hour
   ./dev bench moe_dispatch --seconds 0.5      run one family, quickly
@@ -45,6 +47,7 @@ EXAMPLES = """examples:
   ./dev bench --against HEAD~5                compare this build with a revision; fail above 5 %
   ./dev bench --against HEAD~5 sparse_conv    the same for one family
   ./dev bench --wheel build/wheels/FILE.whl   compare a wheel, built by another compiler, with this build
+  ./dev bench sweep                           every operator beside its peers at many sizes; see sweep --help
 """
 
 
@@ -91,6 +94,11 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> None:
+    if sys.argv[1:2] == [SWEEP]:
+        import sweep.main
+
+        sys.path.append(str(Path(sys.prefix) / "peers"))
+        raise SystemExit(sweep.main.main(sys.argv[2:]) > 0)
     arguments = parse()  # before the imports, so that --help works with nothing installed
     if arguments.build:
         import against

@@ -245,7 +245,7 @@ TURNOUT_API void indice_avg_pool_backward(const ConstTensor& output_grad, const 
 // [batch_size, channels].
 //
 // Each channel of features_out[b] is the largest feature of the rows of b, or 0 without rows. NaN is ignored;
-// if all are NaN, the maximum is -infinity.
+// if all are NaN, the maximum is -infinity. A maximum of zero is +0.
 TURNOUT_API void global_max_pool_forward(const ConstTensor& features, const ConstTensor& indices,
                                          const Tensor& features_out, const Caller& caller = {});
 
@@ -256,9 +256,10 @@ TURNOUT_API void global_max_pool_backward(const ConstTensor& features, const Con
                                           const ConstTensor& output_grad, const ConstTensor& indices,
                                           const Tensor& input_grad, const Caller& caller = {});
 
-// The mean of the rows of each batch element; 0 without rows. The rows of an element are summed in ascending
-// order, 512 at a time; these partial sums are added in order. Sums and quotients are in f32 (f64 for f64)
-// and rounded once.
+// The mean of the rows of each batch element; 0 without rows. The rows of an element are summed 512 at a time,
+// and these sums are added in order. Within 512 rows, row i is added to s[i % 8], and the sum is
+// ((s[0]+s[1]) + (s[2]+s[3])) + ((s[4]+s[5]) + (s[6]+s[7])). Sums and quotients are in f32 (f64 for f64) and
+// rounded once.
 TURNOUT_API void global_avg_pool_forward(const ConstTensor& features, const ConstTensor& indices,
                                          const Tensor& features_out, const Caller& caller = {});
 

@@ -26,7 +26,7 @@ def global_max_pool_forward(
 
         features_out[b] = max(features[i] for all rows i with indices[i, 0] == b)     # 0 without such a row
 
-    NaN is ignored; if all rows are NaN, the maximum is -inf. Arrays must be contiguous and in CPU memory;
+    NaN is ignored; if all rows are NaN, the maximum is -inf. A maximum of zero is +0. Arrays must be contiguous and in CPU memory;
     inputs may be read-only. Results have the same bits for any number of threads. A failing call writes
     nothing.
 
@@ -85,8 +85,8 @@ def global_avg_pool_forward(
 
         features_out[b] = mean(features[i] for all rows i with indices[i, 0] == b)    # 0 without such a row
 
-    Sums are in float32 (float64 for float64), in ascending order of rows, 512 rows of a batch element at a
-    time; the result is rounded once. Arguments and errors are as for :func:`global_max_pool_forward`.
+    Sums are in float32 (float64 for float64), of 512 rows of a batch element at a time, and of every eighth
+    row of these; the result is rounded once. Arguments and errors are as for :func:`global_max_pool_forward`.
 
     Example:
         >>> features = np.array([[1.0, 2.0], [4.0, 0.0], [-3.0, 6.0]], np.float32)

@@ -2,6 +2,7 @@
 #include "dynamic_scatter/kernels.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "core/dtypes.h"
 #include "core/pieces.h"
@@ -187,6 +188,27 @@ void backward_max(const BackwardTask& task, std::int64_t first, std::int64_t las
   }
 }
 
+// Copies the row of each point's voxel. Bytes of the table that fit the cache are not prefetched.
+void copy_each(const BackwardTask& task, std::int64_t first, std::int64_t last, std::int64_t row_bytes,
+               void* to) {
+  constexpr std::int64_t kCached = 1 << 20;
+  const auto* const grads = static_cast<const std::byte*>(task.grad_voxel_feats);
+  const std::int32_t* const map = task.groups.map;
+  auto* row = static_cast<std::byte*>(to);
+  const Ahead ahead(row_bytes);
+  const std::int64_t fetched = task.groups.voxels * row_bytes > kCached ? last - ahead.rows : first;
+  with_row_copy(row_bytes, [&](const auto& copy) {
+    for (std::int64_t x = first; x < last; ++x, row += row_bytes) {
+      if (x < fetched) fetch(grads + std::max<std::int64_t>(map[x + ahead.rows], 0) * row_bytes, ahead.bytes);
+      if (map[x] >= 0) {
+        copy(row, grads + map[x] * row_bytes);
+      } else {
+        std::memset(row, 0, static_cast<std::size_t>(row_bytes));
+      }
+    }
+  });
+}
+
 // Goes point by point, for sum and mean.
 template <class T, Reduce kReduce>
 void backward_each(const BackwardTask& task, std::int64_t first, std::int64_t last, void* to) {
@@ -194,6 +216,7 @@ void backward_each(const BackwardTask& task, std::int64_t first, std::int64_t la
   using B = Block<T>;
   constexpr std::int64_t kBlock = block_size<T>();
   const std::int64_t channels = task.channels;
+  if (kReduce == Reduce::sum) return copy_each(task, first, last, channels * std::int64_t{sizeof(T)}, to);
   const auto* grads = static_cast<const T*>(task.grad_voxel_feats);
   const Ahead ahead(channels * std::int64_t{sizeof(T)});
   const std::int32_t* const map = task.groups.map;
@@ -206,15 +229,13 @@ void backward_each(const BackwardTask& task, std::int64_t first, std::int64_t la
       std::fill_n(row, channels, T{});
     } else if (x > first && v == map[x - 1]) {  // common in the order of a scan
       std::copy_n(row - channels, channels, row);
-    } else if (kReduce == Reduce::mean) {
+    } else {
       const Lane n = static_cast<const Lane*>(task.counts)[v];
       const auto divisor = hn::Set(typename B::D(), n);
       std::int64_t j = 0;
       for (; j + kBlock <= channels; j += kBlock)
         B::store(B::map([&](auto g) HWY_ATTR { return hn::Div(g, divisor); }, from + j), row + j);
       for (; j < channels; ++j) row[j] = rounded<T>(static_cast<Lane>(to_float(from[j])) / n);
-    } else {
-      std::copy_n(from, channels, row);
     }
   }
 }

@@ -33,6 +33,25 @@ struct ReduceKernels {
 };
 const ReduceKernels& reduce_kernels(Isa isa);
 
+// Sums of rows, added in the order of the rows.
+struct DirectTask {
+  const std::int32_t* map;  // [rows] the group of each
+  std::int64_t channels;
+  const void* src;  // [rows, channels]
+  void* sums;       // [groups, channels] in the type that sums are computed in
+};
+struct DirectKernels {
+  // Adds channels begin .. end-1 of rows first .. last-1.
+  using Add = void (*)(const DirectTask& task, std::int64_t first, std::int64_t last, std::int64_t begin,
+                       std::int64_t end);
+  Add (*add)(DType dtype);
+  // to[g] = sums[g], divided by counts[g] for a mean. `to` may be `sums`.
+  using Finish = void (*)(const void* sums, const std::int32_t* counts, std::int64_t groups,
+                          std::int64_t channels, void* to);
+  Finish (*finish)(DType dtype, Reduce reduce_type);  // only floats
+};
+const DirectKernels& direct_kernels(Isa isa);
+
 struct GradientKernels {
   // Max: writes the rows of all points of voxels first .. last-1.
   using MaxRange = void (*)(const BackwardTask& task, std::int64_t first, std::int64_t last);

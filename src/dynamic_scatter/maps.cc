@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <type_traits>
 
 #include "core/dtypes.h"
 #include "dynamic_scatter/grouping.h"
@@ -12,8 +13,7 @@ namespace turnout::families::dynamic_scatter {
 using namespace core;
 
 MapRead read_map(Context& context, const ConstTensor& given, std::int64_t least, std::int64_t voxels,
-                 std::int32_t* map) {
-  constexpr std::int32_t kBad = -2;
+                 std::int32_t* map, bool find_order) {
   const Chunks chunks(given.shape[0]);
   MapRead part_of[kMaxChunks];
   visit_index(given.dtype, [&](auto type) {
@@ -21,14 +21,26 @@ MapRead read_map(Context& context, const ConstTensor& given, std::int64_t least,
     const auto* values = static_cast<const Index*>(given.data);
     const auto first = static_cast<Index>(least), limit = static_cast<Index>(voxels);
     chunks.run(context, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
-      std::int32_t smallest = 0;
+      // The sign of (value - first) | (limit - 1 - value) is set if the value is out of range. Unsigned, so
+      // that no subtraction overflows.
+      using Bits = std::make_unsigned_t<Index>;
+      const auto outside = [=](Index value) {
+        return (static_cast<Bits>(value) - static_cast<Bits>(first)) |
+               (static_cast<Bits>(limit) - Bits{1} - static_cast<Bits>(value));
+      };
+      Bits any = 0;
       for (std::int64_t x = begin; x < end; ++x) {
         const Index value = values[x];
-        map[x] = value >= first && value < limit ? static_cast<std::int32_t>(value) : kBad;
-        smallest = std::min(smallest, map[x]);
+        any |= outside(value);
+        map[x] = static_cast<std::int32_t>(value);
       }
-      if (smallest == kBad) part_of[part].bad = std::find(map + begin, map + end, kBad) - map;
-      part_of[part].is_sorted = std::is_sorted(map + begin, map + end);
+      if (static_cast<Index>(any) < 0) {
+        const Index* bad = std::find_if(values + begin, values + end,
+                                        [&](Index v) { return static_cast<Index>(outside(v)) < 0; });
+        // The value may have changed since; the call is refused anyway.
+        part_of[part].bad = std::min(bad - values, end - 1);
+      }
+      part_of[part].is_sorted = find_order && std::is_sorted(map + begin, map + end);
     });
   });
   MapRead all{.is_sorted = true};

@@ -16,8 +16,9 @@ struct MapRead {
 
 // Copies a map [points] of int32 or int64 whose values must be least .. voxels - 1, where least is -1 or 0.
 // Each value is read once, so the copy has the values that were checked even if the caller's memory changes.
+// find_order: whether to set is_sorted.
 MapRead read_map(Context& context, const ConstTensor& given, std::int64_t least, std::int64_t voxels,
-                 std::int32_t* map);
+                 std::int32_t* map, bool find_order = true);
 // The value at a bad position, for the error message.
 std::int64_t map_value(const ConstTensor& given, std::int64_t position);
 

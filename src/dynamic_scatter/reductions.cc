@@ -53,7 +53,7 @@ void reduce_rows(Context& context, Call& call, const VoxelGroups& groups, const 
   const CopyKernels& copy = copy_kernels(context.isa());
   auto* to = static_cast<std::byte*>(voxel_feats.data);
   const bool parallel = is_parallel(groups, row_bytes);
-  const bool stream = groups.voxels * row_bytes >= kStreamBytes && row_bytes <= kTileBytes;
+  const bool stream = is_streamed(groups.voxels * row_bytes) && row_bytes <= kTileBytes;
   call.chose(stream ? "by voxel, streamed" : "by voxel", parallel ? context.threads() : 1);
   if (row_bytes > 0) {
     for_voxel_ranges(context, groups, row_bytes, parallel, [&](std::int64_t first, std::int64_t last) {
@@ -119,7 +119,7 @@ void spread_rows(Context& context, Call& call, BackwardTask task, const ConstTen
         [&](std::int64_t x, std::int64_t last, std::byte* there) { spread(task, x, last, there); });
   }
   const std::int64_t bytes = groups.points * row_bytes;
-  const bool parallel = bytes >= kParallelBytes, stream = bytes >= kStreamBytes;
+  const bool parallel = bytes >= kParallelBytes, stream = is_streamed(bytes);
   const std::int64_t grain = parallel ? std::max<std::int64_t>(1, kRangeBytes / row_bytes) : kSizeMax;
   const CopyKernels& copy = copy_kernels(context.isa());
   auto* to = static_cast<std::byte*>(grad_feats.data);

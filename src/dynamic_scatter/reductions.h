@@ -40,7 +40,7 @@ void make_rows(Context& context, core::Call& call, std::int64_t rows, std::int64
                const Make& make) {
   const std::int64_t bytes = rows * row_bytes;
   const bool parallel = bytes >= core::kParallelBytes,
-             stream = bytes >= core::kStreamBytes && row_bytes <= core::kTileBytes;
+             stream = core::is_streamed(bytes) && row_bytes <= core::kTileBytes;
   const std::int64_t grain =
       parallel ? std::max<std::int64_t>(1, core::kRangeBytes / row_bytes) : core::kSizeMax;
   const core::CopyKernels& copy = core::copy_kernels(context.isa());

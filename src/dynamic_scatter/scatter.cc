@@ -4,15 +4,18 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "core/dtypes.h"
 #include "core/pieces.h"
+#include "dynamic_scatter/direct.h"
 #include "dynamic_scatter/grouping.h"
 #include "dynamic_scatter/kernels.h"
 #include "dynamic_scatter/maps.h"
 #include "dynamic_scatter/reductions.h"
 #include "dynamic_scatter/signature.h"
 #include "dynamic_scatter/touched_groups.h"
+#include "indices/indices.h"
 #include "runtime/call.h"
 
 namespace turnout {
@@ -28,9 +31,10 @@ namespace {
 }
 
 // Copies the index into `map`. Throws for a value that is not a group before any result is written. Returns
-// whether the index is ascending.
-bool read_index(Call& call, const ConstTensor& index, std::int64_t groups, std::int32_t* map) {
-  const MapRead read = read_map(call.context(), index, 0, groups, map);
+// whether the index is ascending, if find_order is set.
+bool read_index(Call& call, const ConstTensor& index, std::int64_t groups, std::int32_t* map,
+                bool find_order = false) {
+  const MapRead read = read_map(call.context(), index, 0, groups, map, find_order);
   if (read.bad >= 0) refuse_index(call, index, read.bad, groups);
   return read.is_sorted;
 }
@@ -46,8 +50,9 @@ class IndexGrouping {
     Context& context = call.context();
     Scratch& scratch = call.scratch(scratch_bytes());
     auto* map = scratch.take<std::int32_t>(rows_);
-    return read_index(call, index, groups_, map) ? group_by_sorted_map(context, map, rows_, groups_, scratch)
-                                                 : grouping_.run(context, map, scratch);
+    return read_index(call, index, groups_, map, true)
+               ? group_by_sorted_map(context, map, rows_, groups_, scratch)
+               : grouping_.run(context, map, scratch);
   }
 
  private:
@@ -142,6 +147,60 @@ void mean_backward_touched(Context& context, Call& call, const ConstTensor& grad
               nullptr, nullptr, grad_src, Reduce::mean);
 }
 
+// Clears grad_src and writes the gradient of each maximum to the row that it comes from. Each element has at
+// most one writer, because the group that an element is the maximum of is that of its row.
+struct MaximaShape {
+  std::int64_t groups, rows, channels;
+};
+template <class Bits, class Index>
+void scatter_maxima_of(Context& context, const Bits* grads, const Index* argmax, const std::int32_t* map,
+                       const MaximaShape& shape, std::int64_t grain, Bits* to) {
+  parallel_for(context, shape.groups, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t g = begin; g < end; ++g) {
+      for (std::int64_t c = 0; c < shape.channels; ++c) {
+        const std::int64_t row = load_once(argmax + g * shape.channels + c);
+        if (in_range(row, shape.rows) && map[row] == g)
+          to[row * shape.channels + c] = grads[g * shape.channels + c];
+      }
+    }
+  });
+}
+void scatter_maxima(Call& call, const ConstTensor& grad_out, const ConstTensor& argmax,
+                    const std::int32_t* map, const MaximaShape& shape, const Tensor& grad_src) {
+  Context& context = call.context();
+  const std::int64_t row_bytes = shape.channels * size_of(grad_src.dtype);
+  const std::int64_t bytes = shape.rows * row_bytes;
+  const bool parallel = bytes >= kParallelBytes, stream = is_streamed(bytes);
+  call.chose(stream ? "by maximum, streamed" : "by maximum", parallel ? context.threads() : 1);
+  const CopyKernels& copy = copy_kernels(context.isa());
+  auto* const to = static_cast<std::byte*>(grad_src.data);
+  parallel_for(context, bytes, parallel ? kRangeBytes : bytes, [&](std::int64_t begin, std::int64_t end) {
+    if (!stream) {
+      std::memset(to + begin, 0, static_cast<std::size_t>(end - begin));
+    } else {
+      copy.clear(to + begin, end - begin);
+      copy.finish();
+    }
+  });
+  const std::int64_t grain = parallel ? kPointGrain / (4 * shape.channels) + 1 : shape.groups;
+  visit_index(argmax.dtype, [&](auto index) {
+    const auto* from = static_cast<const typename decltype(index)::type*>(argmax.data);
+    const auto write = [&](auto bits) {
+      using Bits = decltype(bits);
+      scatter_maxima_of(context, static_cast<const Bits*>(grad_out.data), from, map, shape, grain,
+                        static_cast<Bits*>(grad_src.data));
+    };
+    switch (size_of(grad_src.dtype)) {
+      case 2:
+        return write(std::uint16_t{});
+      case 4:
+        return write(std::uint32_t{});
+      default:
+        return write(std::uint64_t{});
+    }
+  });
+}
+
 template <const Signature& signature>
 void reduce(const Caller& caller, const ConstTensor& given_src, const ConstTensor& index,
             const Tensor& given_out, Reduce reduce_type) {
@@ -154,6 +213,13 @@ void reduce(const Caller& caller, const ConstTensor& given_src, const ConstTenso
   const Tensor out = as_rows(given_out, channels);
   if (TouchedGroups::pays(src.shape[0], out.shape[0]))
     return reduce_touched(context, call, src, index, out, reduce_type);
+  const std::int64_t rows = src.shape[0];
+  if (const DirectSums direct(rows, out, reduce_type); direct.pays(context.threads())) {
+    Scratch& scratch = call.scratch(array_bytes<std::int32_t>(rows) + direct.scratch_bytes());
+    auto* map = scratch.take<std::int32_t>(rows);
+    read_index(call, index, out.shape[0], map);
+    return direct.run(context, call, map, src.data, scratch);
+  }
   const IndexGrouping plan(src.shape[0], out.shape[0], context.threads());
   const VoxelGroups groups = plan.run(call, index);
   reduce_rows(context, call, groups, src, out, reduce_type);
@@ -220,7 +286,7 @@ void scatter_max(const ConstTensor& given_src, const ConstTensor& index, const T
   auto* const to = static_cast<std::byte*>(out.data);
   auto* const to_argmax = static_cast<std::byte*>(argmax.data);
   const bool parallel = is_parallel(task.groups, row_bytes);
-  const bool stream = task.groups.voxels * longer >= kStreamBytes && longer <= kTileBytes;
+  const bool stream = is_streamed(task.groups.voxels * longer) && longer <= kTileBytes;
   call.chose(stream ? "by voxel, streamed" : "by voxel", parallel ? context.threads() : 1);
   const auto maximum = maximum_kernels(context.isa()).maximum(src.dtype, argmax.dtype);
   const CopyKernels& copy = copy_kernels(context.isa());
@@ -261,8 +327,12 @@ void scatter_mean_backward(const ConstTensor& given_grad_out, const ConstTensor&
   const std::int64_t rows = index.shape[0], groups = grad_out.shape[0];
   if (TouchedGroups::pays(rows, groups))
     return mean_backward_touched(caller.context(), call, grad_out, index, grad_src);
-  Scratch& scratch = call.scratch(array_bytes<std::int32_t>(rows) + array_bytes<std::int32_t>(groups) +
-                                  lane_counts_bytes(groups));
+  // If groups have several rows each, divide each gradient once.
+  const bool divides_first = groups <= rows / 2;
+  const std::int64_t row_bytes = channels * size_of(grad_src.dtype);
+  Scratch& scratch = call.scratch(
+      array_bytes<std::int32_t>(rows) + array_bytes<std::int32_t>(groups) + lane_counts_bytes(groups) +
+      (divides_first ? array_bytes<std::int32_t>(groups) + array_bytes<std::byte>(groups * row_bytes) : 0));
   auto* map = scratch.take<std::int32_t>(rows);
   read_index(call, index, groups, map);
   auto* counts = scratch.take<std::int32_t>(groups);
@@ -273,6 +343,16 @@ void scatter_mean_backward(const ConstTensor& given_grad_out, const ConstTensor&
   BackwardTask task{};
   task.groups = {.points = rows, .voxels = groups, .map = map};
   task.counts = lane_counts(grad_src.dtype, groups, scratch, [&](std::int64_t g) { return counts[g]; });
+  if (divides_first) {
+    Context& context = caller.context();
+    auto* each = scratch.take<std::int32_t>(groups);
+    std::iota(each, each + groups, 0);
+    BackwardTask shares = task;
+    shares.groups = {.points = groups, .voxels = groups, .map = each};
+    const Tensor grads(scratch.take<std::byte>(groups * row_bytes), grad_src.dtype, {groups, channels});
+    spread_rows(context, call, shares, grad_out, nullptr, nullptr, grads, Reduce::mean);
+    return spread_rows(context, call, task, grads, nullptr, nullptr, grad_src, Reduce::sum);
+  }
   spread_rows(caller.context(), call, task, grad_out, nullptr, nullptr, grad_src, Reduce::mean);
 }
 
@@ -284,6 +364,8 @@ void scatter_max_backward(const ConstTensor& grad_out, const ConstTensor& index,
   auto* map = call.scratch(array_bytes<std::int32_t>(rows)).take<std::int32_t>(rows);
   read_index(call, index, grad_out.shape[0], map);
   const std::int64_t channels = call.size(kScatterMaxBackward.size("channels"));
+  const std::int64_t groups = grad_out.shape[0];
+  if (groups <= rows) return scatter_maxima(call, grad_out, argmax, map, {groups, rows, channels}, grad_src);
   const MaximumBackwardTask task{map, channels, grad_out.data, argmax.data};
   const auto backward = maximum_kernels(caller.context().isa()).backward(grad_out.dtype, argmax.dtype);
   make_rows(caller.context(), call, rows, channels * size_of(grad_src.dtype), grad_src.data,

@@ -22,7 +22,7 @@ namespace {
 
 using Floats = std::vector<float>;
 using Longs = std::vector<std::int64_t>;
-using core::kStreamBytes, core::kTileBytes;
+using core::kTileBytes;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
@@ -52,9 +52,9 @@ struct Column {
   }
 };
 
-// Results of kStreamBytes are streamed in tiles of kTileBytes, which must hold at least one row.
+// Results of stream_limit() bytes are streamed in tiles of kTileBytes, which must hold at least one row.
 TEST(ScatterStreams, RowsThatFitATile) {
-  constexpr std::int64_t kRows = kStreamBytes / kTileBytes;
+  const std::int64_t rows_of_limit = core::stream_limit() / kTileBytes;
   const LastLogLine line;
   const auto run = [&](std::int64_t rows, std::int64_t channels) {
     const Floats src(static_cast<std::size_t>(rows * channels), 1);
@@ -84,13 +84,13 @@ TEST(ScatterStreams, RowsThatFitATile) {
     return line.has("streamed");
   };
   constexpr std::int64_t kArgmaxChannels = kTileBytes / std::int64_t{sizeof(std::int64_t)};
-  EXPECT_TRUE(run_max(kRows, kArgmaxChannels)) << line.text();
-  EXPECT_FALSE(run_max(kRows - 1, kArgmaxChannels)) << line.text();
-  EXPECT_FALSE(run_max(kRows, kArgmaxChannels + 1)) << line.text();
+  EXPECT_TRUE(run_max(rows_of_limit, kArgmaxChannels)) << line.text();
+  EXPECT_FALSE(run_max(rows_of_limit - 1, kArgmaxChannels)) << line.text();
+  EXPECT_FALSE(run_max(rows_of_limit, kArgmaxChannels + 1)) << line.text();
   constexpr std::int64_t kChannels = kTileBytes / std::int64_t{sizeof(float)};
-  EXPECT_TRUE(run(kRows, kChannels)) << line.text();
-  EXPECT_FALSE(run(kRows - 1, kChannels)) << line.text();
-  EXPECT_FALSE(run(kRows, kChannels + 1)) << line.text();
+  EXPECT_TRUE(run(rows_of_limit, kChannels)) << line.text();
+  EXPECT_FALSE(run(rows_of_limit - 1, kChannels)) << line.text();
+  EXPECT_FALSE(run(rows_of_limit, kChannels + 1)) << line.text();
 }
 
 // Rows are checked in chunks. Here each chunk ascends, and the next one starts at group 0 again.

@@ -164,7 +164,7 @@ std::int64_t VoxelizeHardPlan::run(Call& call, const ConstTensor& points, const 
 
   const std::int64_t voxel_bytes = task.voxel_bytes(), bytes = room * voxel_bytes;
   const bool parallel = bytes >= kParallelBytes;
-  const bool stream = bytes >= kStreamBytes && voxel_bytes <= kTileBytes;
+  const bool stream = is_streamed(bytes) && voxel_bytes <= kTileBytes;
   call.chose(task.groups.found_by, parallel ? context.threads() : 1);
   const CopyKernels& copy = copy_kernels(context.isa());
   auto* to = static_cast<std::byte*>(voxels.data);

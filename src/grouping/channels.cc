@@ -98,7 +98,7 @@ void select_all(Call& call, const Sizes& sizes, const ConstTensor& features, con
                 const Tensor& out) {
   Context& context = call.context();
   const std::int64_t bytes = sizes.batch * sizes.channels * sizes.places * size_of(out.dtype);
-  const bool is_parallel = bytes >= kParallelBytes, is_streamed = bytes >= kStreamBytes;
+  const bool is_parallel = bytes >= kParallelBytes, is_streamed = core::is_streamed(bytes);
   call.chose(is_streamed ? "by channel, streamed" : "by channel", is_parallel ? context.threads() : 1);
   const CopyKernels& copy = copy_kernels(context.isa());
   visit_bytes(size_of(out.dtype), [&](auto type) {

@@ -66,7 +66,7 @@ void group_all(Call& call, const ConstTensor& features, const std::int32_t* inde
   const std::int64_t centers = out.shape[0], channels = out.shape[1], samples = out.shape[2];
   const std::int64_t center_bytes = channels * samples * size_of(out.dtype);
   const bool is_parallel = centers * center_bytes >= kParallelBytes;
-  const bool is_streamed = centers * center_bytes >= kStreamBytes && center_bytes <= kTileBytes;
+  const bool is_streamed = core::is_streamed(centers * center_bytes) && center_bytes <= kTileBytes;
   call.chose(is_streamed ? "by center, streamed" : "by center", is_parallel ? context.threads() : 1);
   const CopyKernels& copy = copy_kernels(context.isa());
   const std::int64_t grain = is_parallel ? std::max<std::int64_t>(1, kRangeBytes / center_bytes) : centers;

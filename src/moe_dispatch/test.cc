@@ -132,15 +132,16 @@ TEST(MoeDispatchForward, FewTokensInAVeryLargeBuffer) {
 // Streaming depends on the bytes written, not read: if only the last token is kept, stores are not streamed.
 TEST(MoeDispatchForward, LargeResultsAreStreamed) {
   constexpr std::int64_t kHidden = 1024;
-  constexpr std::int64_t kTokens = core::kStreamBytes / (kHidden * std::int64_t{sizeof(float)});
-  const std::vector<float> gates(kTokens, 1), input(kTokens * kHidden, 2);
-  std::vector<std::int32_t> indices(kTokens), locations(kTokens);
-  std::vector<float> dispatch(kTokens * kHidden);
+  const std::int64_t tokens = core::stream_limit() / (kHidden * std::int64_t{sizeof(float)});
+  const std::vector<float> gates(static_cast<std::size_t>(tokens), 1);
+  const std::vector<float> input(static_cast<std::size_t>(tokens * kHidden), 2);
+  std::vector<std::int32_t> indices(gates.size()), locations(gates.size());
+  std::vector<float> dispatch(input.size());
   const LastLogLine line;
   const auto run = [&] {
-    moe_dispatch_forward(view(gates.data(), {kTokens}), view(indices.data(), {kTokens}),
-                         view(locations.data(), {kTokens}), view(input.data(), {kTokens, kHidden}),
-                         view(dispatch.data(), {kTokens, kHidden}), {.capacity = 1, .num_experts = kTokens});
+    moe_dispatch_forward(view(gates.data(), {tokens}), view(indices.data(), {tokens}),
+                         view(locations.data(), {tokens}), view(input.data(), {tokens, kHidden}),
+                         view(dispatch.data(), {tokens, kHidden}), {.capacity = 1, .num_experts = tokens});
   };
   run();
   EXPECT_TRUE(line.has("last writers")) << line.text();

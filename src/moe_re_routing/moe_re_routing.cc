@@ -182,7 +182,7 @@ RowMove::RowMove(std::int64_t row_count, std::int64_t bytes_of_row, std::int64_t
     : rows(row_count),
       row_bytes(std::max<std::int64_t>(1, bytes_of_row)),  // empty rows are never moved
       bytes(rows * row_bytes),
-      stream(bytes >= kStreamBytes) {
+      stream(is_streamed(bytes)) {
   const bool parallel = bytes + rows * side_bytes >= kParallelBytes;
   threads = parallel ? most_threads : 1;
   // A range counts only the bytes of rows, so it is smaller if rows have many side bytes.

@@ -1,12 +1,13 @@
-// Plan of sort_chunks_by_idxs: computes the output row of each input row, then moves the rows.
+// Plan of sort_chunks_by_idxs: finds the place of each chunk, then copies whole chunks.
 #include <algorithm>
 #include <cstring>
 
 #include "core/padding.h"
 #include "indices/indices.h"
 #include "moe_re_routing/signature.h"
-#include "rows/rows.h"
 #include "runtime/call.h"
+#include "runtime/parallel.h"
+#include "simd/copy.h"
 #include "turnout/moe_re_routing.h"
 
 namespace turnout {
@@ -31,18 +32,37 @@ void read_sizes(Call& call, const Size* from, std::int64_t chunks, std::int64_t 
   if (left != 0) refuse(concat(" sums to ", rows - left, ", expected the ", rows));
 }
 
-// rows[i] = the output row of input row i, where position[c] is the place of chunk c in the output.
-// Overwrites `position`.
-void fill_rows(const std::int64_t* sizes, std::int64_t* position, std::int64_t* order, std::int64_t chunks,
-               std::int32_t* rows) {
+// Sets source[c] and target[c] to the first input and output row of chunk c; source[chunks] is the number of
+// rows. position[c] is the place of chunk c in the output.
+void place_chunks(const std::int64_t* sizes, const std::int64_t* position, std::int64_t* order,
+                  std::int64_t chunks, std::int64_t* source, std::int64_t* target) {
   for (std::int64_t c = 0; c < chunks; ++c) order[position[c]] = c;
-  std::int64_t start = 0;
-  for (std::int64_t p = 0; p < chunks; ++p) {
-    position[order[p]] = start;
-    start += sizes[order[p]];
-  }
-  for (std::int64_t c = 0; c < chunks; ++c)
-    for (std::int64_t i = 0; i < sizes[c]; ++i) *rows++ = static_cast<std::int32_t>(position[c] + i);
+  for (std::int64_t p = 0, start = 0; p < chunks; start += sizes[order[p++]]) target[order[p]] = start;
+  source[0] = 0;
+  for (std::int64_t c = 0; c < chunks; ++c) source[c + 1] = source[c] + sizes[c];
+}
+
+// Copies all chunks of rows of row_bytes bytes. Threads take ranges of the input.
+void copy_chunks(Context& context, const std::int64_t* source, const std::int64_t* target,
+                 std::int64_t chunks, std::int64_t row_bytes, bool stream, bool parallel, const void* from,
+                 void* to) {
+  const std::int64_t bytes = source[chunks] * row_bytes;
+  const CopyKernels& copy = copy_kernels(context.isa());
+  parallel_for(context, bytes, parallel ? kRangeBytes : bytes, [&](std::int64_t begin, std::int64_t end) {
+    std::int64_t c = std::upper_bound(source, source + chunks, begin / row_bytes) - source - 1;
+    for (std::int64_t low = begin; low < end; ++c) {
+      const std::int64_t high = std::min(end, source[c + 1] * row_bytes);
+      auto* there = static_cast<std::byte*>(to) + low + (target[c] - source[c]) * row_bytes;
+      const auto* here = static_cast<const std::byte*>(from) + low;
+      if (stream) {
+        copy.stream(there, here, high - low);
+      } else {
+        std::memcpy(there, here, static_cast<std::size_t>(high - low));
+      }
+      low = high;
+    }
+    if (stream) copy.finish();
+  });
 }
 
 }  // namespace
@@ -60,11 +80,13 @@ void sort_chunks_by_idxs(const ConstTensor& input, const ConstTensor& split_size
       {});
   const std::int64_t rows = input.shape[0], chunks = split_sizes.shape[0];
   if (call.nothing_to_do()) return;
-  Scratch scratch = call.lease(3 * array_bytes<std::int64_t>(chunks) + array_bytes<std::int32_t>(rows));
+  Scratch& scratch =
+      call.scratch(4 * array_bytes<std::int64_t>(chunks) + array_bytes<std::int64_t>(chunks + 1));
   auto* sizes = scratch.take<std::int64_t>(chunks);
   auto* position = scratch.take<std::int64_t>(chunks);
   auto* order = scratch.take<std::int64_t>(chunks);
-  auto* target = scratch.take<std::int32_t>(rows);
+  auto* target = scratch.take<std::int64_t>(chunks);
+  auto* source = scratch.take<std::int64_t>(chunks + 1);
   visit_index(split_sizes.dtype, [&](auto type) {
     read_sizes(call, static_cast<const typename decltype(type)::type*>(split_sizes.data), chunks, rows,
                sizes);
@@ -73,27 +95,16 @@ void sort_chunks_by_idxs(const ConstTensor& input, const ConstTensor& split_size
     invert_permutation(call, "sorted_idxs",
                        static_cast<const typename decltype(type)::type*>(sorted_idxs.data), chunks, position);
   });
-  fill_rows(sizes, position, order, chunks, target);
-  if (!probs.is_absent()) {
-    const std::int64_t bytes = size_of(probs.dtype);
-    for (std::int64_t i = 0; i < rows; ++i)
-      std::memcpy(static_cast<std::byte*>(permuted_probs.data) + target[i] * bytes,
-                  static_cast<const std::byte*>(probs.data) + i * bytes, static_cast<std::size_t>(bytes));
-  }
-  if (input.shape[1] == 0) return;
-  rows::scatter_rows(caller.context(), call,
-                     {.routing = {.indices = view(static_cast<const std::int32_t*>(target), {rows}),
-                                  .locations = nullptr,
-                                  .num_experts = rows,
-                                  .capacity = 1,
-                                  .tokens = rows,
-                                  .choices = 1,
-                                  .layout = {1, 1}},
-                      .weights = nullptr,
-                      .tokens = input,
-                      .routed = output,
-                      .zero = false,
-                      .distinct = true});
+  place_chunks(sizes, position, order, chunks, source, target);
+  const std::int64_t row_bytes = input.shape[1] * size_of(input.dtype);
+  const bool parallel = rows * row_bytes >= kParallelBytes, stream = is_streamed(rows * row_bytes);
+  Context& context = caller.context();
+  call.chose(stream ? "chunks, streamed" : "chunks", parallel ? context.threads() : 1);
+  if (!probs.is_absent())
+    copy_chunks(context, source, target, chunks, size_of(probs.dtype), false, false, probs.data,
+                permuted_probs.data);
+  if (row_bytes > 0)
+    copy_chunks(context, source, target, chunks, row_bytes, stream, parallel, input.data, output.data);
 }
 
 }  // namespace turnout

@@ -167,15 +167,15 @@ TEST(MoeReRouting, VeryLongRowsAreCutIntoRanges) {
 }
 
 TEST(MoeReRouting, ThreadsAndStreamsBeginAtTheirSizes) {
-  using core::kParallelBytes, core::kRangeBytes, core::kStreamBytes, families::moe_re_routing::RowMove;
+  using core::kParallelBytes, core::kRangeBytes, families::moe_re_routing::RowMove;
   const RowMove alone(1, kParallelBytes - 1, 0, 8), shared(1, kParallelBytes, 0, 8);
   EXPECT_EQ(alone.threads, 1);
   EXPECT_EQ(alone.grain, kParallelBytes - 1);
   EXPECT_EQ(shared.threads, 8);
   EXPECT_EQ(shared.grain, kRangeBytes);
   EXPECT_EQ(RowMove(kParallelBytes / 8, 4, 4, 8).threads, 8) << "the side bytes count too";
-  EXPECT_FALSE(RowMove(1, kStreamBytes - 1, 0, 8).stream);
-  EXPECT_TRUE(RowMove(1, kStreamBytes, 0, 8).stream);
+  EXPECT_FALSE(RowMove(1, core::stream_limit() - 1, 0, 8).stream);
+  EXPECT_TRUE(RowMove(1, core::stream_limit(), 0, 8).stream);
 }
 
 TEST(MoeReRouting, WorkedExample) {

@@ -82,10 +82,29 @@ LaneOf<T> largest(const void* row, std::int64_t count) {
   return hn::GetLane(hn::MaxOfLanes(d, most));
 }
 
+// The same as sum() for less than a vector, which is loaded once.
+template <class T>
+HWY_INLINE LogSum<LaneOf<T>> sum_of_few(const T* row, std::int64_t count) {
+  using Lane = LaneOf<T>;
+  const Tag<Lane> d;
+  const T none = rounded<T>(kNone<Lane>);
+  alignas(kLine) T values[kLanes<Lane>];
+  for (std::int64_t c = 0; c < kLanes<Lane>; ++c) values[c] = c < count ? row[c] : none;
+  const auto x = load(values);
+  if (!hn::AllTrue(d, hn::Eq(x, x))) {
+    const Lane nan = std::numeric_limits<Lane>::quiet_NaN();
+    return {nan, nan};
+  }
+  const auto max = hn::MaxOfLanes(d, x);
+  const Lane total = hn::GetLane(hn::SumOfLanes(d, falling_exp(d, hn::Sub(x, max))));
+  return {hn::GetLane(max), static_cast<Lane>(std::log(static_cast<double>(total)))};
+}
+
 template <class T>
 LogSum<LaneOf<T>> sum(const void* row, std::int64_t count) {
   using Lane = LaneOf<T>;
   const Tag<Lane> d;
+  if (count < kLanes<Lane>) return sum_of_few<T>(static_cast<const T*>(row), count);
   const Lane max = largest<T>(row, count);
   const auto shift = hn::Set(d, max);
   // Four sums, because a single chain of additions would take as long as the exponentials.

@@ -45,9 +45,16 @@ class Batches {
 
  private:
   void fill(std::int64_t* rows, std::int64_t token, std::int64_t count) const {
+    const RowOf row_of = row_of_;  // local copies, which stores to `rows` cannot change
+    const Layout layout = routing_.layout;
+    const std::int64_t choices = routing_.choices;
+    if (choices == 1 || (layout.choice == 1 && layout.token == choices)) {
+      const std::int64_t first = token * layout.token, step = choices == 1 ? layout.token : 1;
+      for (std::int64_t i = 0; i < count * choices; ++i) rows[i] = row_of(first + i * step);
+      return;
+    }
     for (std::int64_t t = token; t < token + count; ++t)
-      for (std::int64_t k = 0; k < routing_.choices; ++k)
-        *rows++ = row_of_(t * routing_.layout.token + k * routing_.layout.choice);
+      for (std::int64_t k = 0; k < choices; ++k) *rows++ = row_of(t * layout.token + k * layout.choice);
   }
 
   const Routing& routing_;

@@ -10,19 +10,22 @@ namespace turnout::rows {
 using namespace core;
 namespace {
 
+// Finding the row of a choice takes as long as moving about this many bytes.
+constexpr std::int64_t kChoiceBytes = 16;
+
 // How tokens are divided into ranges, and very long rows into pieces of columns.
 struct Cut {
   bool parallel;
   std::int64_t pieces, per_range;
 
   Cut(const Routing& routing, std::int64_t bytes_per_token, std::int64_t most_pieces)
-      : parallel(routing.tokens * bytes_per_token >= kParallelBytes),
+      : parallel(routing.tokens * (bytes_per_token + routing.choices * kChoiceBytes) >= kParallelBytes),
         pieces(parallel ? std::clamp<std::int64_t>((bytes_per_token - 1) / kRangeBytes + 1, 1,
                                                    std::max<std::int64_t>(most_pieces, 1))
                         : 1),
-        per_range(parallel
-                      ? std::max<std::int64_t>(1, kRangeBytes / std::max<std::int64_t>(bytes_per_token, 1))
-                      : std::max<std::int64_t>(routing.tokens, 1)) {}
+        per_range(parallel ? std::max<std::int64_t>(
+                                 1, kRangeBytes / (bytes_per_token + routing.choices * kChoiceBytes + 1))
+                           : std::max<std::int64_t>(routing.tokens, 1)) {}
 
   std::int64_t ranges(std::int64_t tokens) const { return ((tokens - 1) / per_range + 1) * pieces; }
 };
@@ -60,7 +63,7 @@ void gather_rows(Context& context, Call& call, const Gather& gather) {
                         gather.tokens.data,
                         hidden,
                         size_of(dtype),
-                        routing.tokens * row_bytes >= kStreamBytes};
+                        is_streamed(routing.tokens * row_bytes)};
   const GatherKernels& kernels = gather_kernels(context.isa());
   const GatherKernels::Gather run = kernels.gather(dtype, weighted);
   const bool with_dots = gather.also != nullptr;

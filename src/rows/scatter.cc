@@ -144,7 +144,9 @@ bool Scatter::in_order() const {
   // True if the table would cost more than the rows that are written, or if one thread is enough.
   const std::int64_t table_bytes = distinct ? 0 : routed.shape[0] * std::int64_t{sizeof(std::int64_t)};
   const std::int64_t row_bytes = tokens.shape[1] * size_of(tokens.dtype);
-  return !zero && also == nullptr && routing.routed() * row_bytes < std::max(kParallelBytes, table_bytes / 2);
+  if (also != nullptr) return false;
+  if (row_bytes <= kShortRow) return true;
+  return !zero && routing.routed() * row_bytes < std::max(kParallelBytes, table_bytes / 2);
 }
 
 std::size_t Scatter::scratch_bytes() const {
@@ -165,6 +167,7 @@ void scatter_rows(Context& context, Call& call, const Scatter& scatter) {
          scatter.routed.shape[0]};
   if (scatter.in_order()) {
     call.chose("in order", 1);
+    if (scatter.zero) std::memset(m.task.routed, 0, static_cast<std::size_t>(m.rows * m.row_bytes()));
     with_row_of(routing, [&](auto row_of) { move_in_order(m, row_of); });
     return;
   }
@@ -178,7 +181,7 @@ void scatter_rows(Context& context, Call& call, const Scatter& scatter) {
     if (last != nullptr) named = fill_last_writers(routing, row_of, last, m.rows);
     const std::int64_t written = (scatter.zero ? m.rows : named) * m.row_bytes();
     const bool parallel = written >= kParallelBytes;
-    m.task.stream = written >= kStreamBytes;
+    m.task.stream = is_streamed(written);
     call.chose(m.task.stream ? "last writers, streamed" : "last writers", parallel ? context.threads() : 1);
     if (!dots) {
       move_ranges(m, row_of, last, parallel, scatter.zero, false, [](std::int64_t, std::int64_t) {});

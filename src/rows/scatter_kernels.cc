@@ -74,10 +74,39 @@ HWY_INLINE void scatter_by(const ScatterTask& task, const std::int64_t* rows, st
   }
 }
 
+// Whole rows of at most two vectors: the parts at both ends of the row, which may overlap.
+template <class T, class Weight, int kLanes>
+void scatter_scaled_short(const ScatterTask& task, const std::int64_t* rows, std::int64_t token,
+                          std::int64_t count, std::int64_t choice, std::int64_t choices) {
+  using Part = Few<T, kLanes>;
+  using Lane = typename Block<T>::Lane;
+  const typename Part::D d;
+  const std::int64_t second = kLanes == 1 ? 0 : task.hidden - kLanes;
+  const auto* weights = static_cast<const Weight*>(task.weights);
+  for (std::int64_t i = token; i < token + count; ++i) {
+    const T* const from = static_cast<const T*>(task.tokens) + i * task.hidden;
+    const auto x = Part::load(from), y = kLanes == 1 ? x : Part::load(from + second);
+    for (std::int64_t k = choice; k < choice + choices; ++k) {
+      const std::int64_t row = *rows++;
+      if (row < 0) continue;
+      T* const to = static_cast<T*>(task.routed) + row * task.hidden;
+      const Weight weight = weights[i * task.layout.token + k * task.layout.choice];
+      const auto factor = hn::Set(d, static_cast<Lane>(to_float(weight)));
+      Part::store(hn::Mul(factor, x), to);
+      if constexpr (kLanes > 1) Part::store(hn::Mul(factor, y), to + second);
+    }
+  }
+}
+
 template <class T, class Weight>
 void scatter_scaled(const ScatterTask& task, const std::int64_t* rows, std::int64_t token, std::int64_t count,
                     std::int64_t choice, std::int64_t choices, Columns columns) {
   using Lane = typename Block<T>::Lane;
+  if (columns.count == task.hidden && with_few_lanes<T>(task.hidden, [&](auto lanes) {
+        constexpr int kLanes = decltype(lanes)::value;
+        scatter_scaled_short<T, Weight, kLanes>(task, rows, token, count, choice, choices);
+      }))
+    return;
   const auto* weights = static_cast<const Weight*>(task.weights);
   scatter_by(task, rows, token, count, choice, choices, columns,
              [&](std::int64_t i, std::int64_t k, const std::byte* from, std::byte* to) HWY_ATTR {
@@ -90,6 +119,14 @@ void scatter_scaled(const ScatterTask& task, const std::int64_t* rows, std::int6
 void scatter_copied(const ScatterTask& task, const std::int64_t* rows, std::int64_t token, std::int64_t count,
                     std::int64_t choice, std::int64_t choices, Columns columns) {
   const std::int64_t bytes = columns.count * task.element_bytes;
+  if (columns.count == task.hidden && bytes <= kShortRow)
+    return with_row_copy(bytes, [&](const auto& copy) {
+      const auto* from = static_cast<const std::byte*>(task.tokens) + token * bytes;
+      auto* const routed = static_cast<std::byte*>(task.routed);
+      for (std::int64_t i = 0; i < count; ++i, from += bytes)
+        for (std::int64_t k = 0; k < choices; ++k, ++rows)
+          if (*rows >= 0) copy(routed + *rows * bytes, from);
+    });
   scatter_by(task, rows, token, count, choice, choices, columns,
              [&](std::int64_t, std::int64_t, const std::byte* from, std::byte* to) HWY_ATTR {
                if (task.stream) {

@@ -13,9 +13,10 @@
 
 namespace turnout::core {
 
-// Outputs of this size or more are streamed, because they would evict everything else from the cache. For
-// smaller outputs streaming takes twice as long as plain stores.
-inline constexpr std::int64_t kStreamBytes = 2 << 20;
+// Whether an output of this size is streamed, because it would evict everything else from the cache. What
+// fits the cache is stored through it, which takes half the time. See caches.cc.
+std::int64_t stream_limit();
+inline bool is_streamed(std::int64_t bytes) { return bytes >= stream_limit(); }
 
 // The bytes of input that a thread takes at a time: enough to amortise the scheduling, few enough to balance
 // the threads. Operators that move rows read sequentially and write to scattered rows, not the other way
@@ -30,6 +31,38 @@ inline void copy_short(void* to, const void* from, std::int64_t bytes) {
   for (; bytes >= 16; bytes -= 16, out += 16, in += 16) std::memcpy(out, in, 16);
   for (; bytes >= 4; bytes -= 4, out += 4, in += 4) std::memcpy(out, in, 4);
   for (; bytes > 0; --bytes) *out++ = *in++;
+}
+
+// Copies of rows of kWord .. 2 * kWord bytes: the words at both ends, which may overlap.
+template <int kWord>
+struct EndsCopy {
+  std::int64_t second;  // where the second word begins
+  void operator()(void* to, const void* from) const {
+    struct Word {
+      std::byte bytes[kWord];
+    } first, last;
+    std::memcpy(&first, from, kWord);
+    std::memcpy(&last, static_cast<const std::byte*>(from) + second, kWord);
+    std::memcpy(to, &first, kWord);
+    std::memcpy(static_cast<std::byte*>(to) + second, &last, kWord);
+  }
+};
+struct AnyCopy {
+  std::size_t bytes;
+  void operator()(void* to, const void* from) const { std::memcpy(to, from, bytes); }
+};
+// Returns f(copy), where copy(to, from) copies `bytes` bytes. Up to 64 bytes it is inline code without
+// branches: for such rows, calling memcpy takes longer than the copy.
+inline constexpr std::int64_t kShortRow = 64;
+template <class F>
+auto with_row_copy(std::int64_t bytes, const F& f) {
+  if (bytes < 1 || bytes > kShortRow) return f(AnyCopy{static_cast<std::size_t>(bytes)});
+  if (bytes >= 32) return f(EndsCopy<32>{bytes - 32});
+  if (bytes >= 16) return f(EndsCopy<16>{bytes - 16});
+  if (bytes >= 8) return f(EndsCopy<8>{bytes - 8});
+  if (bytes >= 4) return f(EndsCopy<4>{bytes - 4});
+  if (bytes >= 2) return f(EndsCopy<2>{bytes - 2});
+  return f(EndsCopy<1>{0});
 }
 
 struct CopyKernels {

@@ -37,6 +37,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "simd/copy.h"
 #include "simd/isa.h"
@@ -246,15 +247,16 @@ HWY_INLINE hn::Vec<U32> compress(hn::Vec<U32> v, hn::Mask<U32> mask) {
 HWY_INLINE hn::Vec<U32> compress(hn::Vec<U32> v, hn::Mask<U32> mask) { return hn::Compress(v, mask); }
 #endif
 
-// Each float rounded to bf16 (nearest even), as bits.
-HWY_INLINE hn::Vec<U32> bf16_bits_of(hn::Vec<F32> v) {
-  const U32 d;
+// Each float rounded to bf16 (nearest even), as bits. For vectors of any number of lanes.
+template <class V>
+HWY_INLINE auto bf16_bits_of(V v) {
+  const hn::RebindToUnsigned<hn::DFromV<V>> d;
   const auto bits = hn::BitCast(d, v);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1u));
   const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(d, 0x7FFFu))));
   const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(d, 0x40u));
   // An integer comparison, because v != v is false for NaN in Highway 1.0.3 on AVX2.
-  const hn::RebindToSigned<U32> di;
+  const hn::RebindToSigned<decltype(d)> di;
   const auto magnitude = hn::BitCast(di, hn::And(bits, hn::Set(d, 0x7FFFFFFFu)));
   const auto is_nan = hn::RebindMask(d, hn::Gt(magnitude, hn::Set(di, 0x7F800000)));
   return hn::IfThenElse(is_nan, quiet, rounded);
@@ -358,6 +360,51 @@ template <>
 struct Block<f16> : HalfBlock<f16> {};
 template <>
 struct Block<bf16> : HalfBlock<bf16> {};
+
+// Few<T, kLanes>: a part of a vector, for rows that are shorter than one. f16 has none: its conversions are
+// instructions for whole vectors.
+template <class T, int kLanes>
+struct Few {
+  using D = hn::CappedTag<T, kLanes>;
+  static HWY_INLINE hn::Vec<D> load(const T* from) { return hn::LoadU(D(), from); }
+  static HWY_INLINE void store(hn::Vec<D> v, T* to) { hn::StoreU(v, D(), to); }
+};
+template <int kLanes>
+struct Few<bf16, kLanes> {
+  using D = hn::CappedTag<float, kLanes>;
+  using Stored = hn::Rebind<std::uint16_t, D>;
+  using Bits = hn::RebindToUnsigned<D>;
+  static HWY_INLINE hn::Vec<D> load(const bf16* from) {
+    const auto bits = hn::PromoteTo(Bits(), hn::LoadU(Stored(), &from->bits));
+    return hn::BitCast(D(), hn::ShiftLeft<16>(bits));
+  }
+  static HWY_INLINE void store(hn::Vec<D> v, bf16* to) {
+    const hn::RebindToSigned<D> di;
+    hn::StoreU(hn::DemoteTo(Stored(), hn::BitCast(di, bf16_bits_of(v))), Stored(), &to->bits);
+  }
+};
+// Calls f(lanes) with the largest power of two that is at most n, as a constant, if a row of n elements of T
+// fits two vectors of it. Returns whether it did.
+template <class T, class F>
+HWY_INLINE bool with_few_lanes(std::int64_t n, const F& f) {
+  if constexpr (std::is_same_v<T, f16>) {
+    return false;
+  } else {
+    constexpr int kMost = static_cast<int>(hn::MaxLanes(typename Block<T>::D()));
+    if (n < 1 || n > 2 * kMost) return false;
+    if constexpr (kMost >= 16) {
+      if (n >= 16) return f(std::integral_constant<int, 16>()), true;
+    }
+    if constexpr (kMost >= 8) {
+      if (n >= 8) return f(std::integral_constant<int, 8>()), true;
+    }
+    if constexpr (kMost >= 4) {
+      if (n >= 4) return f(std::integral_constant<int, 4>()), true;
+    }
+    if (n >= 2) return f(std::integral_constant<int, 2>()), true;
+    return f(std::integral_constant<int, 1>()), true;
+  }
+}
 
 TURNOUT_ISA_END
 #endif  // per instruction set

@@ -3,9 +3,12 @@
 #include <limits>
 
 #include "core/dtypes.h"
+#include "core/pieces.h"
 #include "indices/indices.h"
 #include "matrix/matrix.h"
 #include "runtime/parallel.h"
+#include "simd/copy.h"
+#include "sparse_conv/pool_kernels.h"
 #include "sparse_conv/pool_signature.h"
 #include "turnout/sparse_conv.h"
 
@@ -15,11 +18,18 @@ namespace families::sparse_conv {
 using namespace core;
 namespace {
 
-// The number of rows that are summed before their sum is added to the total, as in the gradient of filters,
-// so that the error of a mean does not grow with the number of rows. Part of the definition.
+// A mean sums the rows of a batch element kChunk at a time, and adds these sums in order, so that its error
+// does not grow with the number of rows. Within a chunk, row i is added to sum i % kPoolTurns; these sums are
+// added pairwise. Part of the definition.
 constexpr std::int64_t kChunk = 512;
+static_assert(kChunk % kPoolTurns == 0);
 constexpr std::int64_t kSlice = 16;       // channels, so that threads do not write to the same cache line
 constexpr std::int64_t kMostRows = 4096;  // rows of a range, and between checks for an interruption
+
+// Rows begin .. begin+count-1 of one batch element: at most kChunk of them.
+struct Chunk {
+  std::int64_t batch, begin, count;
+};
 
 // The batch number of each row, checked and copied, because the caller's may change during the call.
 class Batches {
@@ -29,6 +39,29 @@ class Batches {
   std::size_t scratch_bytes() const {
     return array_bytes<std::int32_t>(rows_) + array_bytes<std::int64_t>(size_);
   }
+  // If the batch numbers ascend, sets the counts, and returns true; the numbers are not copied.
+  bool read_ascending(const ConstTensor& indices, std::int64_t* counts) {
+    const std::int64_t columns = indices.shape[1];
+    return visit_index(indices.dtype, [&](auto type) {
+      const auto* given = static_cast<const typename decltype(type)::type*>(indices.data);
+      std::fill_n(counts, size_, 0);
+      counts_ = counts;
+      std::int64_t current = -1, first = 0;
+      bool ascends = true;
+      serial_for(0, rows_, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end && ascends; ++row) {
+          const std::int64_t number = load_once(given + row * columns);
+          if (number == current) continue;
+          ascends = number > current && in_range(number, size_);
+          if (current >= 0) counts[current] = row - first;
+          first = row;
+          current = number;
+        }
+      });
+      if (ascends && current >= 0) counts[current] = rows_ - first;
+      return ascends;
+    });
+  }
   void read(Call& call, const ConstTensor& indices, Scratch& scratch) {
     auto* numbers = scratch.take<std::int32_t>(rows_);
     auto* counts = scratch.take<std::int64_t>(size_);
@@ -36,14 +69,21 @@ class Batches {
     const std::int64_t columns = indices.shape[1];
     visit_index(indices.dtype, [&](auto type) {
       const auto* given = static_cast<const typename decltype(type)::type*>(indices.data);
+      // Runs of equal numbers are counted at once.
+      std::int64_t current = 0, begin_of_run = 0;
       serial_for(0, rows_, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
           const std::int64_t number = load_once(given + row * columns);
           if (!in_range(number, size_)) refuse(call, row, number);
           numbers[row] = static_cast<std::int32_t>(number);
-          ++counts[number];
+          if (number != current) {
+            counts[current] += row - begin_of_run;
+            begin_of_run = row;
+            current = number;
+          }
         }
       });
+      if (rows_ > 0) counts[current] += rows_ - begin_of_run;
     });
     numbers_ = numbers;
     counts_ = counts;
@@ -84,82 +124,132 @@ struct LaneRows {
 
 enum class Reduction : std::uint8_t { max, mean };
 
-// Each thread takes a slice of the channels of all rows, so that every result is reduced in ascending order
-// of rows for any number of threads.
+// If the rows of each batch element are consecutive, threads take chunks of rows. Otherwise each takes a slice
+// of the channels of all rows. Both add in the same order.
 template <class Lane>
 class GlobalPoolPlan {
  public:
   GlobalPoolPlan(const ConstTensor& features, std::int64_t batch_size, Reduction reduction, int threads,
                  Isa isa)
-      : reduction_(reduction),
+      : is_max_(reduction == Reduction::max),
         features_{matrix::kernels<Lane>(isa), features},
+        reduce_(pool_kernels<Lane>(isa).reduce(features.dtype, is_max_)),
         batches_(features.shape[0], batch_size),
         channels_(features.shape[1]),
-        slices_(features.shape[0] * channels_ * size_of(features.dtype) < kParallelBytes
-                    ? 1
-                    : std::clamp<std::int64_t>(channels_ / kSlice, 1, threads)) {}
+        row_bytes_(channels_ * size_of(features.dtype)),
+        is_parallel_(features.shape[0] * row_bytes_ >= kParallelBytes),
+        slices_(is_parallel_ ? std::clamp<std::int64_t>(channels_ / kSlice, 1, threads) : 1),
+        threads_(is_parallel_ ? threads : 1),
+        most_chunks_(features.shape[0] / kChunk + batch_size) {}
 
-  int threads() const { return static_cast<int>(slices_); }
+  int threads() const { return threads_; }
   std::size_t scratch_bytes() const {
-    return batches_.scratch_bytes() + 2 * array_bytes<Lane>(batches_.size() * channels_) +
-           static_cast<std::size_t>(slices_) * worker_bytes();
+    const std::size_t in_chunks =
+        array_bytes<std::int64_t>(batches_.size()) + array_bytes<Chunk>(most_chunks_) +
+        array_bytes<Lane>(most_chunks_ * channels_) +
+        static_cast<std::size_t>(threads_) * array_bytes<Lane>(kPoolTurns * channels_);
+    const std::size_t in_slices =
+        batches_.scratch_bytes() + array_bytes<std::int64_t>(slices_ * batches_.size()) +
+        array_bytes<Lane>(batches_.size() * kPoolTurns * channels_) + array_bytes<Lane>(slices_ * channels_);
+    return array_bytes<Lane>(batches_.size() * channels_) + in_chunks + in_slices;
   }
 
   void run(Context& context, Call& call, const ConstTensor& indices, const Tensor& out, Scratch& scratch) {
-    batches_.read(call, indices, scratch);
     const std::int64_t size = batches_.size() * channels_;
     totals_ = scratch.take<Lane>(size);
-    partial_ = scratch.take<Lane>(size);
-    auto* memory = scratch.rest();
-    std::fill_n(totals_, size,
-                reduction_ == Reduction::max ? -std::numeric_limits<Lane>::infinity() : Lane{0});
-    std::fill_n(partial_, size, Lane{0});
-    parallel_for(context, slices_, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t slice = begin; slice < end; ++slice) {
-        std::byte* own = memory + static_cast<std::size_t>(slice) * worker_bytes();
-        auto* seen = reinterpret_cast<std::int64_t*>(own);
-        auto* wide = reinterpret_cast<Lane*>(own + array_bytes<std::int64_t>(batches_.size()));
-        const std::int64_t first = first_of(slice), count = first_of(slice + 1) - first;
-        reduction_ == Reduction::max ? maximum(first, count, wide) : sum(first, count, wide, seen);
-      }
-    });
+    auto* counts = scratch.take<std::int64_t>(batches_.size());
+    const bool ascending = batches_.read_ascending(indices, counts);
+    if (!ascending) batches_.read(call, indices, scratch);
+    std::fill_n(totals_, size, start());
+    call.chose(ascending ? "chunks of rows" : "slices of channels",
+               ascending ? threads_ : static_cast<int>(slices_));
+    ascending ? run_chunks(context, scratch) : run_slices(context, scratch);
     for (std::int64_t batch = 0; batch < batches_.size(); ++batch) store(batch, out);
   }
 
  private:
-  std::size_t worker_bytes() const {  // rows seen of each batch element, and a widened row
-    return array_bytes<std::int64_t>(batches_.size()) + array_bytes<Lane>(channels_);
-  }
+  Lane start() const { return is_max_ ? -std::numeric_limits<Lane>::infinity() : Lane{0}; }
   std::int64_t first_of(std::int64_t slice) const {
     return slice == slices_ ? channels_ : channels_ / kSlice * slice / slices_ * kSlice;
   }
 
-  void maximum(std::int64_t first, std::int64_t count, Lane* wide) const {
-    for (std::int64_t row = 0; row < batches_.rows(); ++row) {
-      if (row % kMostRows == 0 && stop_.is_asked()) return;
-      const Lane* in = features_(row, first, count, wide);
-      Lane* to = totals_ + batches_[row] * channels_ + first;
-      for (std::int64_t c = 0; c < count; ++c) to[c] = in[c] > to[c] ? in[c] : to[c];
+  // total[c] = total[c] + the sum of results[0 .. kPoolTurns-1, c], pairwise, or the largest of them.
+  void fold(const Lane* results, std::int64_t first, std::int64_t count, Lane* total) const {
+    const auto larger = [](Lane a, Lane b) { return b > a ? b : a; };
+    for (std::int64_t c = first; c < first + count; ++c) {
+      const auto r = [&](std::int64_t turn) { return results[turn * channels_ + c]; };
+      if (is_max_) {
+        for (std::int64_t turn = 0; turn < kPoolTurns; ++turn) total[c] = larger(total[c], r(turn));
+      } else {
+        total[c] += ((r(0) + r(1)) + (r(2) + r(3))) + ((r(4) + r(5)) + (r(6) + r(7)));
+      }
     }
   }
 
-  void sum(std::int64_t first, std::int64_t count, Lane* wide, std::int64_t* seen) const {
-    const auto add_partial = [&](std::int64_t batch) {
-      Lane *to = totals_ + batch * channels_ + first, *from = partial_ + batch * channels_ + first;
-      for (std::int64_t c = 0; c < count; ++c) to[c] += from[c];
-      std::fill_n(from, count, Lane{0});
+  void run_chunks(Context& context, Scratch& scratch) {
+    auto* chunks = scratch.take<Chunk>(most_chunks_);
+    auto* sums = scratch.take<Lane>(most_chunks_ * channels_);
+    std::int64_t number = 0, row = 0;
+    for (std::int64_t batch = 0; batch < batches_.size(); ++batch) {
+      for (const Piece rows : pieces(row, row + batches_.count(batch), kChunk))
+        chunks[number++] = {batch, rows.begin, rows.count};
+      row += batches_.count(batch);
+    }
+    std::fill_n(sums, number * channels_, start());
+    const std::int64_t own = static_cast<std::int64_t>(array_bytes<Lane>(kPoolTurns * channels_));
+    auto* memory = scratch.take<std::byte>(threads_ * own);
+    const std::int64_t grain = is_parallel_ ? kRangeBytes / (kChunk * row_bytes_) + 1 : number;
+    parallel_for(
+        context, number, grain,
+        [&](std::int64_t begin, std::int64_t end, int worker) {
+          auto* results = reinterpret_cast<Lane*>(memory + worker * own);
+          for (std::int64_t i = begin; i < end; ++i) {
+            std::fill_n(results, kPoolTurns * channels_, start());
+            reduce_(static_cast<const std::byte*>(features_.tensor.data) + chunks[i].begin * row_bytes_,
+                    chunks[i].count, channels_, results);
+            fold(results, 0, channels_, sums + i * channels_);
+          }
+        },
+        threads_);
+    for (std::int64_t i = 0; i < number; ++i) {
+      Lane* total = totals_ + chunks[i].batch * channels_;
+      const Lane* sum = sums + i * channels_;
+      for (std::int64_t c = 0; c < channels_; ++c)
+        total[c] = !is_max_ ? total[c] + sum[c] : sum[c] > total[c] ? sum[c] : total[c];
+    }
+  }
+
+  void run_slices(Context& context, Scratch& scratch) {
+    auto* seen = scratch.take<std::int64_t>(slices_ * batches_.size());
+    auto* results = scratch.take<Lane>(batches_.size() * kPoolTurns * channels_);
+    auto* wide = scratch.take<Lane>(slices_ * channels_);
+    std::fill_n(seen, slices_ * batches_.size(), 0);
+    std::fill_n(results, batches_.size() * kPoolTurns * channels_, start());
+    parallel_for(context, slices_, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t slice = begin; slice < end; ++slice)
+        reduce_slice(first_of(slice), first_of(slice + 1) - first_of(slice), seen + slice * batches_.size(),
+                     results, wide + slice * channels_);
+    });
+  }
+
+  void reduce_slice(std::int64_t first, std::int64_t count, std::int64_t* seen, Lane* all, Lane* wide) const {
+    const auto results_of = [&](std::int64_t batch) { return all + batch * kPoolTurns * channels_; };
+    const auto flush = [&](std::int64_t batch) {
+      fold(results_of(batch), first, count, totals_ + batch * channels_);
+      for (std::int64_t turn = 0; turn < kPoolTurns; ++turn)
+        std::fill_n(results_of(batch) + turn * channels_ + first, count, start());
     };
-    std::fill_n(seen, batches_.size(), 0);
     for (std::int64_t row = 0; row < batches_.rows(); ++row) {
       if (row % kMostRows == 0 && stop_.is_asked()) return;
       const std::int64_t batch = batches_[row];
       const Lane* in = features_(row, first, count, wide);
-      Lane* to = partial_ + batch * channels_ + first;
-      for (std::int64_t c = 0; c < count; ++c) to[c] += in[c];
-      if (++seen[batch] % kChunk == 0) add_partial(batch);
+      Lane* to = results_of(batch) + seen[batch] % kPoolTurns * channels_ + first;
+      for (std::int64_t c = 0; c < count; ++c)
+        to[c] = !is_max_ ? to[c] + in[c] : in[c] > to[c] ? in[c] : to[c];
+      if (++seen[batch] % kChunk == 0) flush(batch);
     }
     for (std::int64_t batch = 0; batch < batches_.size(); ++batch)
-      if (seen[batch] % kChunk != 0) add_partial(batch);
+      if (seen[batch] % kChunk != 0) flush(batch);
   }
 
   void store(std::int64_t batch, const Tensor& out) const {
@@ -167,7 +257,9 @@ class GlobalPoolPlan {
     const std::int64_t count = batches_.count(batch);
     if (count == 0) {
       std::fill_n(row, channels_, Lane{0});
-    } else if (reduction_ == Reduction::mean) {
+    } else if (is_max_) {
+      for (std::int64_t c = 0; c < channels_; ++c) row[c] += Lane{0};  // -0 becomes +0
+    } else {
       for (std::int64_t c = 0; c < channels_; ++c) row[c] /= static_cast<Lane>(count);
     }
     features_.kernels.round(row, nullptr, channels_,
@@ -175,12 +267,17 @@ class GlobalPoolPlan {
                             out.dtype);
   }
 
-  const Reduction reduction_;
+  const bool is_max_;
   const LaneRows<Lane> features_;
+  const typename PoolKernels<Lane>::Reduce reduce_;
   const Stop stop_;
   Batches batches_;
-  const std::int64_t channels_, slices_;
-  Lane *totals_ = nullptr, *partial_ = nullptr;  // [batch_size, channels]
+  const std::int64_t channels_, row_bytes_;
+  const bool is_parallel_;
+  const std::int64_t slices_;
+  const int threads_;
+  const std::int64_t most_chunks_;
+  Lane* totals_ = nullptr;  // [batch_size, channels]
 };
 
 void pool(const Caller& caller, const Signature& op, const ConstTensor& features, const ConstTensor& indices,
@@ -191,7 +288,6 @@ void pool(const Caller& caller, const Signature& op, const ConstTensor& features
   visit_lane(features.dtype, [&](auto type) {
     GlobalPoolPlan<typename decltype(type)::type> plan(features, features_out.shape[0], reduction,
                                                        context.threads(), context.isa());
-    call.chose("slices of channels", plan.threads());
     plan.run(context, call, indices, features_out, call.scratch(plan.scratch_bytes()));
   });
 }
@@ -285,8 +381,10 @@ void global_avg_pool_backward(const ConstTensor& output_grad, const ConstTensor&
     }
     for_rows(context, threads, rows, [&](std::int64_t begin, std::int64_t end, int) {
       auto* to = static_cast<std::byte*>(input_grad.data);
-      for (std::int64_t row = begin; row < end; ++row)
-        std::copy_n(shares + batches[row] * row_bytes, row_bytes, to + row * row_bytes);
+      with_row_copy(row_bytes, [&](const auto& copy) {
+        for (std::int64_t row = begin; row < end; ++row)
+          copy(to + row * row_bytes, shares + batches[row] * row_bytes);
+      });
     });
   });
 }

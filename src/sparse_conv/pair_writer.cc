@@ -24,7 +24,7 @@ PairWriter::PairWriter(const PairIndex& index, const ConstTensor& indices, int t
   const std::int64_t rows = indices.shape[0], offsets = index.geometry().offset_count;
   const std::int64_t bytes = rows * index.geometry().kernel_volume * kPairBytes;
   parallel_ = bytes >= kParallelBytes;
-  stream_ = bytes >= kStreamBytes;
+  stream_ = is_streamed(bytes);
   if (!parallel_ || offsets == 0 || threads == 1) return;
   // With few row offsets there must be several blocks to keep all threads busy.
   const std::int64_t wanted = (4 * std::int64_t{threads} - 1) / offsets + 1;
@@ -149,7 +149,7 @@ void PairWriter::write_sites(Context& context, const Tensor& out_indices) const 
   const std::int64_t columns = out_indices.shape[1], active = index_.active();
   const std::int64_t bytes = active * columns * size_of(out_indices.dtype);
   if (index_.geometry().submanifold) {
-    if (bytes >= kStreamBytes) {
+    if (is_streamed(bytes)) {
       stream_copy(context, out_indices.data, indices_.data, bytes);
     } else if (bytes > 0) {
       std::memcpy(out_indices.data, indices_.data, static_cast<std::size_t>(bytes));

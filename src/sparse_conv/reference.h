@@ -250,6 +250,7 @@ Rows<Lane> global_max_pool_forward(const Rows<Lane>& features, const std::vector
       for (std::size_t i = 0; i < batches.size(); ++i)
         if (static_cast<std::size_t>(batches[i]) == b && features[i][c] > out[b][c])
           out[b][c] = features[i][c];
+      out[b][c] += 0;  // -0 becomes +0
     }
   }
   return out;
@@ -270,20 +271,22 @@ Rows<Lane> global_max_pool_backward(const Rows<Lane>& features, const Rows<Lane>
 template <class Lane>
 Rows<Lane> global_avg_pool_forward(const Rows<Lane>& features, const std::vector<std::int64_t>& batches,
                                    std::size_t batch_size) {
-  constexpr std::size_t kChunk = 512;
+  constexpr std::size_t kChunk = 512, kTurns = 8;
   Rows<Lane> out(batch_size, features.columns);
   for (std::size_t b = 0; b < batch_size; ++b) {
     for (std::size_t c = 0; c < features.columns; ++c) {
       std::size_t count = 0;
-      Lane partial = 0;
+      Lane s[kTurns] = {};
+      const auto add_chunk = [&] {
+        out[b][c] += ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
+        std::fill_n(s, kTurns, Lane{0});
+      };
       for (std::size_t i = 0; i < batches.size(); ++i) {
         if (static_cast<std::size_t>(batches[i]) != b) continue;
-        partial += features[i][c];
-        if (++count % kChunk != 0) continue;
-        out[b][c] += partial;
-        partial = 0;
+        s[count % kTurns] += features[i][c];
+        if (++count % kChunk == 0) add_chunk();
       }
-      if (count % kChunk != 0) out[b][c] += partial;
+      if (count % kChunk != 0) add_chunk();
       if (count > 0) out[b][c] /= static_cast<Lane>(count);
     }
   }
