@@ -32,6 +32,7 @@ from turnout import rnnt_loss as _rnnt_loss
 from turnout import rnnt_pruning as _rnnt_pruning
 from turnout import roi_pooling as _roi_pooling
 from turnout import scatter as _scatter
+from turnout import vector_pooling as _vector_pooling
 from turnout.boxes import *
 from turnout.dynamic_scatter import *
 from turnout.global_pool import *
@@ -59,6 +60,7 @@ from turnout.settings import (
     show_config,
     trim,
 )
+from turnout.vector_pooling import *
 
 __all__ = [
     "OutputCache",
@@ -83,6 +85,7 @@ __all__ += _moe_re_routing.__all__
 __all__ += _moe_routing.__all__
 __all__ += _mutual_information.__all__
 __all__ += _points.__all__
+__all__ += _vector_pooling.__all__
 __all__ += _rnnt_loss.__all__
 __all__ += _rnnt_pruning.__all__
 __all__ += _roi_pooling.__all__

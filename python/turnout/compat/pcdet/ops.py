@@ -9,7 +9,7 @@ from torch import Tensor
 
 from turnout.compat import _boxes
 from turnout.compat._extension import Table
-from turnout.compat.pcdet import grouping, points, roi_pooling
+from turnout.compat.pcdet import grouping, points, roi_pooling, vector_pooling
 from turnout.torch.messages import own_messages
 
 # -- pcdet.ops.iou3d_nms -----------------------------------------------------------------------------------
@@ -136,14 +136,14 @@ MODULES: dict[str, Table] = {
         "farthest_point_sampling_wrapper": points.farthest_point_sampling_wrapper,
         "group_points_grad_wrapper": grouping.stack_group_points_grad_wrapper,
         "group_points_wrapper": grouping.stack_group_points_wrapper,
-        "query_stacked_local_neighbor_idxs_wrapper_stack": None,
-        "query_three_nn_by_stacked_local_idxs_wrapper_stack": None,
+        "query_stacked_local_neighbor_idxs_wrapper_stack": vector_pooling.query_stacked_local_neighbor_idxs,
+        "query_three_nn_by_stacked_local_idxs_wrapper_stack": vector_pooling.query_three_nn_of_lists,
         "stack_farthest_point_sampling_wrapper": points.stack_farthest_point_sampling_wrapper,
         "three_interpolate_grad_wrapper": grouping.stack_three_interpolate_grad_wrapper,
         "three_interpolate_wrapper": grouping.stack_three_interpolate_wrapper,
         "three_nn_wrapper": points.stack_three_nn_wrapper,
-        "vector_pool_grad_wrapper": None,
-        "vector_pool_wrapper": None,
+        "vector_pool_grad_wrapper": vector_pooling.vector_pool_grad,
+        "vector_pool_wrapper": vector_pooling.vector_pool,
         "voxel_query_wrapper": points.voxel_query_wrapper,
     },
     "pcdet.ops.bev_pool.bev_pool_ext": {
