@@ -32,6 +32,19 @@ SIGNATURES = {
     "dynamic_point_to_voxel_forward": "feats coors reduce_type",
     "dynamic_point_to_voxel_backward": "grad_feats grad_reduced_feats feats reduced_feats coors_idx "
     "reduce_count reduce_type",
+    "group_points_forward": "points_tensor idx_tensor out_tensor b c n npoints nsample",
+    "group_points_backward": "grad_out_tensor idx_tensor grad_points_tensor b c n npoints nsample",
+    "gather_points_forward": "points_tensor idx_tensor out_tensor b c n npoints",
+    "gather_points_backward": "grad_out_tensor idx_tensor grad_points_tensor b c n npoints",
+    "three_interpolate_forward": "points_tensor idx_tensor weight_tensor out_tensor b c m n",
+    "three_interpolate_backward": "grad_out_tensor idx_tensor weight_tensor grad_points_tensor b c n m",
+    "stack_group_points_forward": "features_tensor features_batch_cnt_tensor idx_tensor idx_batch_cnt_tensor "
+    "out_tensor b c m nsample",
+    "stack_group_points_backward": "grad_out_tensor idx_tensor idx_batch_cnt_tensor "
+    "features_batch_cnt_tensor grad_features_tensor b c m n nsample",
+    "roiaware_pool3d_forward": "rois pts pts_feature argmax pts_idx_of_voxels pooled_features pool_method",
+    "roiaware_pool3d_backward": "pts_idx_of_voxels argmax grad_out grad_in pool_method",
+    "roipoint_pool3d_forward": "xyz boxes3d pts_feature pooled_features pooled_empty_flag",
 }
 MISSING = [name for name, function in ext.TABLE.items() if function is None]
 
