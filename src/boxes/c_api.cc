@@ -66,8 +66,8 @@ constexpr std::int64_t kRotatedWidth = 5;
 void check_width(const Arguments& arguments, const Positions& at) {
   const std::int64_t count = arguments.size(at[0]), width = arguments.size(at[1]);
   if (count > 0 && width != kRotatedWidth)
-    arguments.fail(ErrorCode::bad_param, concat(arguments.name(at[2]), ".shape[1] is ", width, ", expected ",
-                                                kRotatedWidth));
+    arguments.fail(ErrorCode::bad_param,
+                   concat(arguments.name(at[2]), ".shape[1] is ", width, ", expected ", kRotatedWidth));
 }
 constexpr DataCheck kWidth1 = {"width1", "bbox1.shape[1] is 5, unless there are no boxes", &check_width,
                                "count1 columns1 bbox1"};
@@ -166,10 +166,9 @@ void write_kept(const Caller& caller, const Tensor* t, float iou_threshold) {
                   array_bytes<float>(count * kRotatedWidth) + array_bytes<std::int64_t>(count));
   const ConstTensor boxes = without_labels(scratch, t[0]);
   auto* keep = scratch.take<std::int64_t>(count);
-  const std::int64_t kept =
-      nms_rotated(boxes, t[1], view(keep, {count}),
-                  std::isnan(iou_threshold) ? std::numeric_limits<double>::infinity() : double{iou_threshold},
-                  caller);
+  const std::int64_t kept = nms_rotated(
+      boxes, t[1], view(keep, {count}),
+      std::isnan(iou_threshold) ? std::numeric_limits<double>::infinity() : double{iou_threshold}, caller);
   auto* to = static_cast<std::int32_t*>(t[2].data);
   for (std::int64_t i = 0; i < kept; ++i) to[i] = static_cast<std::int32_t>(keep[i]);
   *static_cast<std::int32_t*>(t[3].data) = static_cast<std::int32_t>(kept);
