@@ -306,6 +306,14 @@ def test_modules_of_projects(compiled):
     layer.dynamic_voxelize(points, coors, list(SIZE), list(RANGE), 3)
     assert torch.equal(coors, ours.voxelization(points, SIZE, RANGE, -1))
     assert [len(table) for table in mmdet3d.MODULES.values()] == [4, 2, 1]
+    ranks = torch.zeros(3, dtype=torch.int64)
+    module = sys.modules["projects.DSVT.dsvt.ops.ingroup_inds.ingroup_inds_cuda"]
+    assert module.forward(torch.tensor([5, 2, 5]), ranks) is None
+    assert ranks.tolist() == [0, 0, 1]
+    pool = sys.modules["projects.BEVFusion.bevfusion.ops.bev_pool.bev_pool_ext"]
+    cells = torch.zeros(2, 4, dtype=torch.int32)
+    whole = torch.tensor([2], dtype=torch.int32), torch.tensor([0], dtype=torch.int32)
+    assert pool.bev_pool_forward(torch.ones(2, 3), cells, *whole, 1, 1, 1, 1).tolist() == [[[[[2, 2, 2]]]]]
     rotate_iou = sys.modules["mmdet3d.evaluation.functional.kitti_utils.rotate_iou"].rotate_iou_gpu_eval
     assert rotate_iou(np.array([[0, 0, 4, 2, 0.3]]), np.array([[0, 0, 4, 2, 0.3]]))[0, 0] == pytest.approx(1)
 

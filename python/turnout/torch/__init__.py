@@ -24,6 +24,7 @@ from turnout.torch import rnnt_loss_pruned as _rnnt_loss_pruned
 from turnout.torch import rnnt_pruning as _rnnt_pruning
 from turnout.torch import roi_pooling as _roi_pooling
 from turnout.torch import scatter as _scatter
+from turnout.torch import segments as _segments
 from turnout.torch import voxel_index as _voxel_index
 from turnout.torch.boxes import *
 from turnout.torch.dynamic_scatter import *
@@ -47,6 +48,7 @@ from turnout.torch.rnnt_loss_pruned import *
 from turnout.torch.rnnt_pruning import *
 from turnout.torch.roi_pooling import *
 from turnout.torch.scatter import *
+from turnout.torch.segments import *
 from turnout.torch.voxel_index import *
 
 __all__ = ["nn"]
@@ -71,6 +73,7 @@ __all__ += _rnnt_loss_pruned.__all__
 __all__ += _rnnt_pruning.__all__
 __all__ += _roi_pooling.__all__
 __all__ += _scatter.__all__
+__all__ += _segments.__all__
 __all__ += _voxel_index.__all__
 
 refuse_missing_gradients()
