@@ -272,8 +272,9 @@ class CNegative : public CConditions {
                 .check = Check::data,
                 .apply = [=](BrokenCall& call) { call.change(changes); },
                 .position = position};
-    core::split(changes, ' ',
-                [&](std::string_view part) { fault.mentions.insert(part.substr(0, part.find_first_of("=."))); });
+    core::split(changes, ' ', [&](std::string_view part) {
+      fault.mentions.insert(part.substr(0, part.find_first_of("=.")));
+    });
     core::split(signature.data_checks[position].looks_at, ' ',
                 [&](std::string_view name) { fault.mentions.insert(name); });
     add(fault);

@@ -175,10 +175,9 @@ std::vector<const COperator*> all_operators() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Operators, CNegative, testing::ValuesIn(all_operators()),
-                         [](const auto& one) {
-                           return std::string(one.param->signature->op) + std::string(one.param->variant);
-                         });
+INSTANTIATE_TEST_SUITE_P(Operators, CNegative, testing::ValuesIn(all_operators()), [](const auto& one) {
+  return std::string(one.param->signature->op) + std::string(one.param->variant);
+});
 
 }  // namespace
 }  // namespace turnout::test

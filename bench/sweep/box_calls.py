@@ -65,6 +65,6 @@ def nms(data: Data, boxes: int):
 def points_in_boxes(data: Data, points: int, boxes: int):
     cloud, (found, _) = scan(points), candidates(boxes)
     out = np.zeros((points, boxes), np.int32)
-    return lambda: turnout.points_in_boxes(cloud, found, all=True, out=out), {
+    return lambda: turnout.points_in_boxes(cloud, found, margin=1e-2, all=True, out=out), {
         "compiled loop": one_thread(loops.points_in_boxes(cloud, found))
     }

@@ -56,6 +56,7 @@ def main(given: list[str]) -> int:
         return 0
     wrong: list[str] = []
     losses: list[str] = []
+    cpu = harness.cpu_name()
     if arguments.load:
         done = report.load(arguments.load)
     else:
@@ -66,11 +67,11 @@ def main(given: list[str]) -> int:
         count = arguments.count if not arguments.calls else max(20 * len(cases), 1)
         points = drawn(count, arguments.seed, cases)
         done, wrong, losses = measure.sweep(points, 60 * arguments.minutes, lambda s: print(s, flush=True))
-        machine = {"cpu": harness.cpu_name()}
-        report.save(arguments.save, done, machine, f"./dev bench sweep {' '.join(given)}")
+        report.save(arguments.save, done, {"cpu": cpu}, f"./dev bench sweep {' '.join(given)}")
         print(f"wrote {arguments.save}")
+    if arguments.map or not arguments.load:
         target = arguments.map or arguments.save.with_suffix(".svg")
-        report.draw(done, target, f"{machine['cpu']}, {len(done)} points")
+        report.draw(done, target, f"{cpu}, {len(done)} points")
         print(f"wrote {target}")
     print(report.by_case(done))
     print(report.worst(done))

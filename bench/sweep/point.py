@@ -103,7 +103,9 @@ def drawn(count: int, seed: int, cases: Sequence[Case]) -> list[Point]:
             if point.elements <= case.most and point.name not in chosen:
                 chosen[point.name] = point
                 of_case += 1
-    return list(chosen.values())
+    points = list(chosen.values())
+    random.Random(seed).shuffle(points)  # a sweep that is out of time has points of all cases
+    return points
 
 
 def _size(draw: random.Random, values: Sequence[int], fixed: bool) -> int:

@@ -36,7 +36,7 @@ def by_case(done: Sequence[Measured]) -> str:
     for m in done:
         cases.setdefault(m.point.partition(",")[0], []).append(m)
     lines = [f"{'call':38} points  behind   < 0.8  lowest  median"]
-    for name, points in cases.items():
+    for name, points in sorted(cases.items()):
         ratios = [m.ratio for m in points]
         low = sum(m.ratio < 0.8 and not m.excused for m in points)
         behind = share(sum(ratio < 1 for ratio in ratios), points)
@@ -90,7 +90,7 @@ def draw(done: Sequence[Measured], path: Path, title: str) -> None:
     from matplotlib import pyplot
     from matplotlib.colors import TwoSlopeNorm
 
-    names = list(dict.fromkeys(m.point.partition(",")[0] for m in done))[::-1]
+    names = sorted({m.point.partition(",")[0] for m in done}, reverse=True)
     figure, axes = pyplot.subplots(figsize=(10, 0.8 + 0.24 * len(names)), layout="constrained")
     at = {name: y for y, name in enumerate(names)}
     shown = sorted(done, key=lambda m: -m.ratio)  # the lowest ratios on top

@@ -39,6 +39,19 @@ SIGNATURES = {
     "stack_ball_query_forward": "new_xyz_tensor new_xyz_batch_cnt xyz_tensor xyz_batch_cnt idx_tensor "
     "max_radius nsample",
     "three_nn_forward": "unknown_tensor known_tensor dist2_tensor idx_tensor b n m",
+    "group_points_forward": "points_tensor idx_tensor out_tensor b c n npoints nsample",
+    "group_points_backward": "grad_out_tensor idx_tensor grad_points_tensor b c n npoints nsample",
+    "gather_points_forward": "points_tensor idx_tensor out_tensor b c n npoints",
+    "gather_points_backward": "grad_out_tensor idx_tensor grad_points_tensor b c n npoints",
+    "three_interpolate_forward": "points_tensor idx_tensor weight_tensor out_tensor b c m n",
+    "three_interpolate_backward": "grad_out_tensor idx_tensor weight_tensor grad_points_tensor b c n m",
+    "stack_group_points_forward": "features_tensor features_batch_cnt_tensor idx_tensor idx_batch_cnt_tensor "
+    "out_tensor b c m nsample",
+    "stack_group_points_backward": "grad_out_tensor idx_tensor idx_batch_cnt_tensor "
+    "features_batch_cnt_tensor grad_features_tensor b c m n nsample",
+    "roiaware_pool3d_forward": "rois pts pts_feature argmax pts_idx_of_voxels pooled_features pool_method",
+    "roiaware_pool3d_backward": "pts_idx_of_voxels argmax grad_out grad_in pool_method",
+    "roipoint_pool3d_forward": "xyz boxes3d pts_feature pooled_features pooled_empty_flag",
 }
 MISSING = [name for name, function in ext.TABLE.items() if function is None]
 
@@ -293,6 +306,14 @@ def test_modules_of_projects(compiled):
     layer.dynamic_voxelize(points, coors, list(SIZE), list(RANGE), 3)
     assert torch.equal(coors, ours.voxelization(points, SIZE, RANGE, -1))
     assert [len(table) for table in mmdet3d.MODULES.values()] == [4, 2, 1]
+    ranks = torch.zeros(3, dtype=torch.int64)
+    module = sys.modules["projects.DSVT.dsvt.ops.ingroup_inds.ingroup_inds_cuda"]
+    assert module.forward(torch.tensor([5, 2, 5]), ranks) is None
+    assert ranks.tolist() == [0, 0, 1]
+    pool = sys.modules["projects.BEVFusion.bevfusion.ops.bev_pool.bev_pool_ext"]
+    cells = torch.zeros(2, 4, dtype=torch.int32)
+    whole = torch.tensor([2], dtype=torch.int32), torch.tensor([0], dtype=torch.int32)
+    assert pool.bev_pool_forward(torch.ones(2, 3), cells, *whole, 1, 1, 1, 1).tolist() == [[[[[2, 2, 2]]]]]
     rotate_iou = sys.modules["mmdet3d.evaluation.functional.kitti_utils.rotate_iou"].rotate_iou_gpu_eval
     assert rotate_iou(np.array([[0, 0, 4, 2, 0.3]]), np.array([[0, 0, 4, 2, 0.3]]))[0, 0] == pytest.approx(1)
 

@@ -56,6 +56,7 @@ def test_most_operators_are_here():
         *("ball_query", "ball_query_stacked", "voxel_query"),
         "get_indice_pairs",
         "indice_convolution_index",
+        "ingroup_indices",
         "moe_locations",
         "neighbor_lists",
         *("nms", "nms3d", "nms3d_normal", "nms_rotated", "points_in_boxes", "points_in_boxes_all"),

@@ -32,6 +32,7 @@ from turnout import rnnt_loss as _rnnt_loss
 from turnout import rnnt_pruning as _rnnt_pruning
 from turnout import roi_pooling as _roi_pooling
 from turnout import scatter as _scatter
+from turnout import segments as _segments
 from turnout import vector_pooling as _vector_pooling
 from turnout.boxes import *
 from turnout.dynamic_scatter import *
@@ -50,6 +51,7 @@ from turnout.rnnt_loss import *
 from turnout.rnnt_pruning import *
 from turnout.roi_pooling import *
 from turnout.scatter import *
+from turnout.segments import *
 from turnout.settings import (
     OutputCache,
     __version__,
@@ -90,3 +92,4 @@ __all__ += _rnnt_loss.__all__
 __all__ += _rnnt_pruning.__all__
 __all__ += _roi_pooling.__all__
 __all__ += _scatter.__all__
+__all__ += _segments.__all__

@@ -75,6 +75,7 @@ Ints = SupportsIndex | Sequence[SupportsIndex] | NumPyArray  # one value for all
 Numbers = Sequence[SupportsFloat] | Array
 
 ReduceType = Literal["max", "mean", "sum"]
+SegmentReduce = Literal["sum", "mean", "min", "max"]
 Activation = Literal["tanh", "relu", "none"]
 ExpertActivation = Literal["silu", "gelu", "gelu_tanh", "relu", "swigluoai"]
 ExpertPrecision = Literal["float32", "bfloat16"]

@@ -66,8 +66,8 @@ constexpr std::int64_t kRotatedWidth = 5;
 void check_width(const Arguments& arguments, const Positions& at) {
   const std::int64_t count = arguments.size(at[0]), width = arguments.size(at[1]);
   if (count > 0 && width != kRotatedWidth)
-    arguments.fail(ErrorCode::bad_param, concat(arguments.name(at[2]), ".shape[1] is ", width, ", expected ",
-                                                kRotatedWidth));
+    arguments.fail(ErrorCode::bad_param,
+                   concat(arguments.name(at[2]), ".shape[1] is ", width, ", expected ", kRotatedWidth));
 }
 constexpr DataCheck kWidth1 = {"width1", "bbox1.shape[1] is 5, unless there are no boxes", &check_width,
                                "count1 columns1 bbox1"};
@@ -159,20 +159,11 @@ ConstTensor without_labels(Scratch& scratch, const Tensor& boxes) {
   return view(to, {boxes.shape[0], kRotatedWidth});
 }
 
-// t: boxes, scores, output, result_num. A threshold of NaN suppresses nothing.
-void write_kept(const Caller& caller, const Tensor* t, float iou_threshold) {
-  const std::int64_t count = t[0].shape[0];
-  Scratch scratch(caller.context(),
-                  array_bytes<float>(count * kRotatedWidth) + array_bytes<std::int64_t>(count));
-  const ConstTensor boxes = without_labels(scratch, t[0]);
-  auto* keep = scratch.take<std::int64_t>(count);
-  const std::int64_t kept =
-      nms_rotated(boxes, t[1], view(keep, {count}),
-                  std::isnan(iou_threshold) ? std::numeric_limits<double>::infinity() : double{iou_threshold},
-                  caller);
-  auto* to = static_cast<std::int32_t*>(t[2].data);
+// Writes the numbers of the kept boxes and how many they are.
+void write_kept(const std::int64_t* keep, std::int64_t kept, const Tensor& output, const Tensor& result_num) {
+  auto* to = static_cast<std::int32_t*>(output.data);
   for (std::int64_t i = 0; i < kept; ++i) to[i] = static_cast<std::int32_t>(keep[i]);
-  *static_cast<std::int32_t*>(t[3].data) = static_cast<std::int32_t>(kept);
+  *static_cast<std::int32_t*>(result_num.data) = static_cast<std::int32_t>(kept);
 }
 
 }  // namespace
@@ -202,8 +193,11 @@ mluOpStatus_t mluOpBoxIouRotated(mluOpHandle_t handle, const int mode, const boo
   return call(handle, aligned ? kMluOpBoxIouRotatedAligned : kMluOpBoxIouRotated, kBoxIouRotatedNames,
               {{bbox1_desc, bbox1}, {bbox2_desc, bbox2}, {ious_desc, ious}}, {mode, aligned},
               [&](const Caller& caller, const turnout::Tensor* t) {
-                const auto run = aligned ? &box_iou_rotated_aligned : &box_iou_rotated;
-                run(t[0], t[1], t[2], static_cast<IouMode>(mode), caller);
+                if (aligned) {
+                  box_iou_rotated_aligned(t[0], t[1], t[2], static_cast<IouMode>(mode), caller);
+                } else {
+                  box_iou_rotated(t[0], t[1], t[2], static_cast<IouMode>(mode), caller);
+                }
               });
 }
 
@@ -224,6 +218,17 @@ mluOpStatus_t mluOpNmsRotated(mluOpHandle_t handle, const float iou_threshold,
                {output_desc, output},
                {nullptr, result_num, &kOne, DType::i32}},
               {iou_threshold},
-              [&](const Caller& caller, const turnout::Tensor* t) { write_kept(caller, t, iou_threshold); },
+              [&](const Caller& caller, const turnout::Tensor* t) {
+                constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+                const double threshold = std::isnan(iou_threshold) ? kNoLimit : double{iou_threshold};
+                const std::int64_t count = t[0].shape[0];
+                Scratch scratch(caller.context(),
+                                array_bytes<float>(count * kRotatedWidth) + array_bytes<std::int64_t>(count));
+                const ConstTensor only_boxes = without_labels(scratch, t[0]);
+                auto* keep = scratch.take<std::int64_t>(count);
+                const std::int64_t kept =
+                    nms_rotated(only_boxes, t[1], view(keep, {count}), threshold, caller);
+                write_kept(keep, kept, t[2], t[3]);
+              },
               {workspace, workspace_size});
 }

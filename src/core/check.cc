@@ -300,8 +300,8 @@ void Arguments::check_argument(const Step& step, int i) {
       break;
     case Check::not_empty:
       if (slot.is_empty())
-        fail(step.code, concat(name(argument.name), " has shape ", shape_text(slot),
-                               ", expected at least one element"));
+        fail(step.code,
+             concat(name(argument.name), " has shape ", shape_text(slot), ", expected at least one element"));
       break;
     case Check::pointers:
       if (slot.elements() == 0) break;

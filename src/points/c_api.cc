@@ -17,20 +17,19 @@ namespace {
 
 constexpr DTypes kHalfOrFloat = dtypes(DType::f16, DType::f32), kInt = dtypes(DType::i32);
 
-constexpr StepSpec kBallQuerySteps[] = {
-    {Check::scalars},
-    {Check::handle},
-    {Check::present},
-    {Check::ranks},
-    {Check::shapes, ErrorCode::bad_param,
-     "new_xyz.0 xyz.0 idx.0 new_xyz.1 idx.1 new_xyz.2 xyz.2 idx.2 xyz.1"},
-    {Check::contiguous, ErrorCode::not_supported},
-    {Check::dtypes},
-    {Check::large, ErrorCode::not_supported, "new_xyz idx xyz"},
-    {Check::not_empty, ErrorCode::bad_param, "new_xyz"},
-    {Check::any_empty, ErrorCode::bad_param, "xyz idx"},
-    {Check::pointers},
-    {Check::overlap}};
+constexpr StepSpec kBallQuerySteps[] = {{Check::scalars},
+                                        {Check::handle},
+                                        {Check::present},
+                                        {Check::ranks},
+                                        {Check::shapes, ErrorCode::bad_param,
+                                         "new_xyz.0 xyz.0 idx.0 new_xyz.1 idx.1 new_xyz.2 xyz.2 idx.2 xyz.1"},
+                                        {Check::contiguous, ErrorCode::not_supported},
+                                        {Check::dtypes},
+                                        {Check::large, ErrorCode::not_supported, "new_xyz idx xyz"},
+                                        {Check::not_empty, ErrorCode::bad_param, "new_xyz"},
+                                        {Check::any_empty, ErrorCode::bad_param, "xyz idx"},
+                                        {Check::pointers},
+                                        {Check::overlap}};
 
 constexpr StepSpec kThreeNnQuerySteps[] = {{Check::present}, {Check::ranks}};
 constexpr StepSpec kThreeNnSteps[] = {
@@ -66,15 +65,14 @@ void write_found_rows(Context& context, const std::int32_t* rows, const std::int
 }  // namespace
 
 constexpr const Signature& kMluOpBallQuery = signature([] {
-  return Draft{
-      "mluOpBallQuery",
-      "batch queries points",
-      {real("min_radius", 0), real("max_radius", 0), scalar("nsample", 0)},
-      {in("new_xyz", kHalfOrFloat, "batch, queries, 3"), in("xyz", like("new_xyz"), "batch, points, 3"),
-       out("idx", kInt, "batch, queries, nsample")},
-      {},
-      {},
-      kBallQuerySteps};
+  return Draft{"mluOpBallQuery",
+               "batch queries points",
+               {real("min_radius", 0), real("max_radius", 0), scalar("nsample", 0)},
+               {in("new_xyz", kHalfOrFloat, "batch, queries, 3"),
+                in("xyz", like("new_xyz"), "batch, points, 3"), out("idx", kInt, "batch, queries, nsample")},
+               {},
+               {},
+               kBallQuerySteps};
 });
 
 constexpr const Signature& kMluOpGetThreeNNForwardWorkspaceSize = signature([] {

@@ -231,6 +231,7 @@ std::int64_t roiaware_points(const ConstTensor& rois, const ConstTensor& points,
                              std::int64_t max_points, BoxZ z, double margin, const Caller& caller) {
   Call call(caller, kRoiawarePoints, {rois, points, cell_of, point_of},
             {as_scalar(out_size), max_points, z, margin});
+  if (call.nothing_to_do()) return 0;
   const CellPoints lists = list_points(call.context(), rois, points, out_size, max_points, z, margin);
   return write_pairs(call, lists, rois.shape[0], CellRule(out_size, max_points).cells(), cell_of, point_of);
 }

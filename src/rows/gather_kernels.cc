@@ -11,6 +11,8 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "rows/gather_kernels.cc"
 #include "simd/simd.h"
+//
+#include "rows/short_rows.h"
 
 TURNOUT_ISA_BEGIN(rows)
 
@@ -234,82 +236,6 @@ class TokenSum {
   Terms<T> terms_;
   bool fit_ = true;
 };
-
-// The same for whole rows of at most two vectors, which stay in registers: the parts at both ends of the row,
-// which may overlap. A sum begins with -0, which changes no first term; a choice without a row adds +0.
-template <class T, class Weight, int kLanes>
-void gather_short(const GatherTask& task, const std::int64_t* rows, std::int64_t token, std::int64_t count,
-                  std::int64_t choices) {
-  using Part = Few<T, kLanes>;
-  using Lane = typename Block<T>::Lane;
-  constexpr bool kWeighted = !std::is_same_v<Weight, void>;
-  constexpr std::int64_t kAhead = 16;  // rows to prefetch
-  const typename Part::D d;
-  const std::int64_t hidden = task.hidden, second = kLanes == 1 ? 0 : hidden - kLanes;
-  const std::int64_t* const last = rows + count * choices - kAhead;
-  const auto* const routed = static_cast<const T*>(task.routed);
-  auto* to = static_cast<T*>(task.tokens) + token * hidden;
-  for (std::int64_t i = token; i < token + count; ++i, to += hidden) {
-    auto a = hn::Set(d, Lane{-0.0}), b = a;
-    bool add_zero = choices == 0;
-    for (std::int64_t k = 0; k < choices; ++k, ++rows) {
-      if (rows < last) fetch_line(routed + std::max<std::int64_t>(rows[kAhead], 0) * hidden);
-      if (*rows < 0) {
-        add_zero = true;
-        continue;
-      }
-      const T* const from = routed + *rows * hidden;
-      auto x = Part::load(from), y = kLanes == 1 ? x : Part::load(from + second);
-      if constexpr (kWeighted) {
-        const Weight weight =
-            static_cast<const Weight*>(task.weights)[i * task.layout.token + k * task.layout.choice];
-        const auto factor = hn::Set(d, static_cast<Lane>(to_float(weight)));
-        x = hn::Mul(factor, x);
-        if constexpr (kLanes > 1) y = hn::Mul(factor, y);
-      }
-      a = hn::Add(a, x);
-      if constexpr (kLanes > 1) b = hn::Add(b, y);
-    }
-    if (add_zero) {
-      a = hn::Add(a, hn::Zero(d));
-      b = hn::Add(b, hn::Zero(d));
-    }
-    Part::store(a, to);
-    if constexpr (kLanes > 1) Part::store(b, to + second);
-  }
-}
-
-// Returns whether the rows are short enough for gather_short().
-template <class T, bool kWeighted>
-bool is_gathered_short(const GatherTask& task, const std::int64_t* rows, std::int64_t token,
-                       std::int64_t count, std::int64_t choices) {
-  return with_few_lanes<T>(task.hidden, [&](auto lanes) {
-    constexpr int kLanes = decltype(lanes)::value;
-    if constexpr (!kWeighted) {
-      gather_short<T, void, kLanes>(task, rows, token, count, choices);
-    } else if (task.f32_weights) {
-      gather_short<T, float, kLanes>(task, rows, token, count, choices);
-    } else {
-      gather_short<T, T, kLanes>(task, rows, token, count, choices);
-    }
-  });
-}
-
-// Rows of any dtype are copied if each token has one row.
-void gather_copied(const GatherTask& task, const std::int64_t* rows, std::int64_t token, std::int64_t count) {
-  const std::int64_t bytes = task.hidden * task.element_bytes;
-  const auto* const routed = static_cast<const std::byte*>(task.routed);
-  auto* to = static_cast<std::byte*>(task.tokens) + token * bytes;
-  with_row_copy(bytes, [&](const auto& copy) {
-    for (std::int64_t i = 0; i < count; ++i, to += bytes) {
-      if (rows[i] >= 0) {
-        copy(to, routed + rows[i] * bytes);
-      } else {
-        std::memset(to, 0, static_cast<std::size_t>(bytes));
-      }
-    }
-  });
-}
 
 template <class T, bool kWeighted>
 void gather(const GatherTask& task, const std::int64_t* rows, std::int64_t token, std::int64_t count,

@@ -124,8 +124,8 @@ struct LaneRows {
 
 enum class Reduction : std::uint8_t { max, mean };
 
-// If the rows of each batch element are consecutive, threads take chunks of rows. Otherwise each takes a slice
-// of the channels of all rows. Both add in the same order.
+// If the rows of each batch element are consecutive, threads take chunks of rows. Otherwise each takes a
+// slice of the channels of all rows. Both add in the same order.
 template <class Lane>
 class GlobalPoolPlan {
  public:

@@ -24,6 +24,7 @@ from turnout.torch import rnnt_loss_pruned as _rnnt_loss_pruned
 from turnout.torch import rnnt_pruning as _rnnt_pruning
 from turnout.torch import roi_pooling as _roi_pooling
 from turnout.torch import scatter as _scatter
+from turnout.torch import segments as _segments
 from turnout.torch import vector_pooling as _vector_pooling
 from turnout.torch import voxel_index as _voxel_index
 from turnout.torch.boxes import *
@@ -48,6 +49,7 @@ from turnout.torch.rnnt_loss_pruned import *
 from turnout.torch.rnnt_pruning import *
 from turnout.torch.roi_pooling import *
 from turnout.torch.scatter import *
+from turnout.torch.segments import *
 from turnout.torch.vector_pooling import *
 from turnout.torch.voxel_index import *
 
@@ -74,6 +76,7 @@ __all__ += _rnnt_loss_pruned.__all__
 __all__ += _rnnt_pruning.__all__
 __all__ += _roi_pooling.__all__
 __all__ += _scatter.__all__
+__all__ += _segments.__all__
 __all__ += _voxel_index.__all__
 
 refuse_missing_gradients()

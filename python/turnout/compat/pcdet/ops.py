@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from turnout.compat import _boxes
+from turnout.compat import _bev, _boxes
 from turnout.compat._extension import Table
 from turnout.compat.pcdet import grouping, points, roi_pooling, vector_pooling
 from turnout.torch.messages import own_messages
@@ -98,7 +98,7 @@ def points_in_boxes_cpu(boxes_tensor: Tensor, pts_tensor: Tensor, pts_indices_te
     return 1
 
 
-# -- the modules: None for a function that Turnout does not have -------------------------------------------
+# -- the modules -------------------------------------------------------------------------------------------
 
 MODULES: dict[str, Table] = {
     "pcdet.ops.iou3d_nms.iou3d_nms_cuda": {
@@ -147,10 +147,10 @@ MODULES: dict[str, Table] = {
         "voxel_query_wrapper": points.voxel_query_wrapper,
     },
     "pcdet.ops.bev_pool.bev_pool_ext": {
-        "bev_pool_backward": None,
-        "bev_pool_forward": None,
+        "bev_pool_backward": _bev.bev_pool_backward,
+        "bev_pool_forward": _bev.bev_pool_forward,
     },
     "pcdet.ops.ingroup_inds.ingroup_inds_cuda": {
-        "forward": None,
+        "forward": _bev.ingroup_forward,
     },
 }
