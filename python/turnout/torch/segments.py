@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, overload
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 
@@ -221,7 +222,12 @@ def segment_coo(
         >>> turnout.torch.segment_coo(src, torch.tensor([0, 0, 2]), reduce="mean").tolist()
         [[1.5], [0.0], [4.0]]
     """
-    functions = {"sum": scatter_sum, "mean": scatter_mean, "min": scatter_min, "max": scatter_max}
+    functions: dict[str, Callable[..., Any]] = {
+        "sum": scatter_sum,
+        "mean": scatter_mean,
+        "min": scatter_min,
+        "max": scatter_max,
+    }
     if reduce not in functions:
         raise ValueError(f"segment_coo: reduce is {reduce!r}, expected 'sum', 'mean', 'min' or 'max'")
     out = functions[reduce](src, index, max(index.dim() - 1, 0), dim_size)
