@@ -60,7 +60,8 @@ struct BrokenCall {
     std::fill(example.vectors[name].begin(), example.vectors[name].end(), 1);
     example.vectors[name].front() = value;
   }
-  // "stride=2 mode=1 x.dtype=1": sets sizes, scalars, all elements of int64 arguments, and dtypes.
+  // "stride=2 mode=1 x.dtype=1 y.rank=-1": sets sizes, scalars, all elements of int64 arguments, and dtypes, and
+  // adds to ranks.
   void change(std::string_view changes) {
     core::split(changes, ' ', [&](std::string_view part) {
       const std::size_t eq = part.find('='), first = eq + 1 + (part[eq + 1] == '-');
@@ -72,6 +73,10 @@ struct BrokenCall {
           return example.fill(i, static_cast<std::uint64_t>(value));
         if (std::string(example.signature.arguments[i].name) + ".dtype" == changed) {
           parts[static_cast<std::size_t>(i)].dtype = static_cast<mluOpDataType_t>(value);
+          return;
+        }
+        if (std::string(example.signature.arguments[i].name) + ".rank" == changed) {
+          parts[static_cast<std::size_t>(i)].rank_change = static_cast<int>(value);
           return;
         }
       }

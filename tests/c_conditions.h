@@ -51,6 +51,11 @@ class CConditions : public testing::TestWithParam<const COperator*> {
     }
     return pinned;
   }
+  bool is_pinned_by_data(int name) const {
+    bool found = false;
+    core::split(op.pinned, ' ', [&](std::string_view one) { found |= one == signature.names[name]; });
+    return found;
+  }
   // Whether other arguments also have this optional dimension. Extents of which it is only a factor count it
   // as 1 if it is absent.
   bool others_have(int argument, const Extent& dim) const {
@@ -69,7 +74,22 @@ class CConditions : public testing::TestWithParam<const COperator*> {
       if (step.check == check) return &step;
     return nullptr;
   }
-  bool ends_when_any_is_empty() const { return step_of(Check::any_empty) != nullptr; }
+  // Whether the step ends a call because of tensors without elements: with an error, or with nothing to do.
+  bool ends_as_empty(const core::Step& step, const BrokenCall& call) const {
+    bool any = false, all_outputs = true;
+    for (int i = 0; i < signature.arguments.count; ++i) {
+      if (!step.looks_at(i)) continue;
+      any |= call.is_empty(i);
+      if (signature.arguments[i].is_output()) all_outputs &= call.is_empty(i);
+    }
+    if (step.check == Check::outputs_empty) return all_outputs;
+    return any && (step.check == Check::any_empty || step.check == Check::not_empty);
+  }
+  bool has_refused_empty(const BrokenCall& call) const {
+    return std::any_of(signature.order.begin(), signature.order.end(), [&](const core::Step& step) {
+      return step.check == Check::not_empty && ends_as_empty(step, call);
+    });
+  }
   static bool has_all_dims(const BrokenCall& call) {
     return std::none_of(call.parts.begin(), call.parts.end(),
                         [](const BrokenCall::Part& part) { return part.without_optional_dim; });
@@ -92,6 +112,8 @@ class CConditions : public testing::TestWithParam<const COperator*> {
   }
   bool is_out_of_range(int scalar, const BrokenCall& call) const {
     const auto n = static_cast<std::size_t>(scalar);
+    if (signature.scalars[scalar].is_real)
+      return core::first_out_of_range(signature.scalars[scalar], call.example.scalar_values()[n]) >= 0;
     const std::vector one{call.with_scalars_as_given().sizes[n]};
     for (std::int64_t value : signature.scalars[scalar].is_vector ? call.example.vectors[n] : one)
       if (value < signature.scalars[scalar].min || value > signature.scalars[scalar].max) return true;
@@ -125,8 +147,9 @@ class CConditions : public testing::TestWithParam<const COperator*> {
   // Whether a rule or a range check ends the call before the check to which the fault belongs.
   bool refused_before(const Fault& fault) const {
     const BrokenCall call = broken_by(fault);
-    for (const core::Step& step : signature.order) {
-      if (step.check == fault.check) return false;
+    for (int s = 0; s < signature.order.count; ++s) {
+      const core::Step& step = signature.order[s];
+      if (fault.step == kHandle ? step.check == fault.check : s == fault.step) return false;
       if (step.check == Check::rules && breaks_rules_of(step, call)) return true;
       if (step.check == Check::scalars && has_scalar_out_of_range(call)) return true;
     }
@@ -150,17 +173,10 @@ class CConditions : public testing::TestWithParam<const COperator*> {
         return call.elements(fault.argument) > 0;
       case Check::large:
         return described && call.elements(fault.argument) >= kLarge;
+      case Check::not_empty:
       case Check::any_empty:
-      case Check::outputs_empty: {
-        bool any = false, all_outputs = true;
-        const core::Step* step = step_of(fault.check);
-        for (int i = 0; i < signature.arguments.count; ++i) {
-          if (step != nullptr && !step->looks_at(i)) continue;
-          any |= call.is_empty(i);
-          if (signature.arguments[i].is_output()) all_outputs &= call.is_empty(i);
-        }
-        return fault.check == Check::any_empty ? any : all_outputs;
-      }
+      case Check::outputs_empty:
+        return ends_as_empty(signature.order[fault.step], call);
       case Check::scalars:
         return is_out_of_range(fault.position, call);
       case Check::rules:

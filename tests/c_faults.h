@@ -6,6 +6,7 @@
 
 #include <climits>
 #include <functional>
+#include <limits>
 
 #include "c_conditions.h"
 
@@ -53,9 +54,12 @@ class CNegative : public CConditions {
   }
 
   void generate() {
-    faults.push_back({.what = "handle NULL", .mentions = {"handle"}, .apply = [](BrokenCall& call) {
-                        call.has_handle = false;
-                      }});
+    faults.push_back({.what = "handle NULL",
+                      .check = Check::handle,
+                      .mentions = {"handle"},
+                      .apply = [](BrokenCall& call) { call.has_handle = false; }});
+    for (int s = 0; s < signature.order.count; ++s)
+      if (signature.order[s].check == Check::handle) faults.back().step = s;
     for (int i = 0; i < signature.arguments.count; ++i) generate_argument(i);
     for (int i = 0; i < signature.scalars.count; ++i) generate_scalar(i);
     for (int i = 0; i < signature.rules.count; ++i) generate_rule(i);
@@ -66,18 +70,27 @@ class CNegative : public CConditions {
     if (op.query != nullptr) generate_workspace();
   }
 
-  // Sets one size to 0, or two if `other` differs from `name`, so that there is nothing to compute.
+  // Sets one size to 0, or two if `other` differs from `name`, so that a tensor has no elements.
   bool generate_empty(int name, int other) {
-    const Fault fault{
+    if (is_pinned_by_data(name) || is_pinned_by_data(other)) return false;
+    Fault fault{
         .what = std::string(signature.names[name]) + " and " + std::string(signature.names[other]) + " 0",
-        .check = ends_when_any_is_empty() ? Check::any_empty : Check::outputs_empty,
         .apply = [=](BrokenCall& call) {
           call.set_size(static_cast<std::size_t>(name), 0);
           call.set_size(static_cast<std::size_t>(other), 0);
         }};
-    if (!holds(fault) || refused_before(fault)) return false;
-    add(fault);
-    return true;
+    const BrokenCall call = broken_by(fault);
+    for (int s = 0; s < signature.order.count; ++s) {
+      if (!ends_as_empty(signature.order[s], call)) continue;
+      fault.check = signature.order[s].check;
+      fault.step = s;
+      for (int i = 0; i < signature.arguments.count; ++i)
+        if (signature.order[s].looks_at(i)) fault.mentions.insert(signature.arguments[i].name);
+      if (refused_before(fault)) return false;
+      faults.push_back(fault);
+      return true;
+    }
+    return false;
   }
 
   void generate_workspace() {
@@ -109,7 +122,9 @@ class CNegative : public CConditions {
     };
     // An optional argument may be absent, but a descriptor without data, or data without one, is a fault.
     const bool required = !argument.optional || argument.required_with >= 0;
-    fault("without descriptor", required ? Check::present : Check::pointers,
+    const core::Step* present = step_of(Check::present);
+    const bool is_present_checked = present == nullptr || present->looks_at(i);
+    fault("without descriptor", required && is_present_checked ? Check::present : Check::pointers,
           [=](BrokenCall& c) { c.parts[n].described = false; });
     if (argument.by_pointer) return;  // it has no shape or memory that could be wrong
     const int optional = optional_dim(argument);
@@ -132,6 +147,9 @@ class CNegative : public CConditions {
       fault("dtype " + std::to_string(value), Check::dtypes,
             [=](BrokenCall& c) { c.parts[n].dtype = dtype; });
     }
+    for (int layout : {static_cast<int>(MLUOP_LAYOUT_NCHW), static_cast<int>(MLUOP_LAYOUT_NTC), 77})
+      fault("layout " + std::to_string(layout), Check::layout,
+            [=](BrokenCall& c) { c.parts[n].layout = static_cast<mluOpTensorLayout_t>(layout); });
     for (int d = 0; d < argument.dims.count; ++d) {
       for (std::int64_t change : {-1000, -1, 1}) {
         if (change > -1000 && !is_pinned(i, argument.dims[d])) continue;
@@ -157,6 +175,7 @@ class CNegative : public CConditions {
   // Argument i with 2^31 elements or slightly more, in a call whose shapes agree. Skipped if a scalar, which
   // is an int, would exceed INT_MAX.
   void generate_large(int i, int d, int name) {
+    if (is_pinned_by_data(name)) return;
     const auto n = static_cast<std::size_t>(name);
     const BrokenCall valid(op);
     const Extent& dim = signature.arguments[i].dims[d];
@@ -184,6 +203,17 @@ class CNegative : public CConditions {
       return [=](BrokenCall& c) { (is_vector ? c.example.vectors[n].back() : c.scalar_change[n]) += change; };
     };
     if (scalar.is_flag) return;  // a bool has no invalid values
+    if (scalar.is_real && !scalar.is_vector) {
+      for (double wrong : {scalar.least - 1, std::numeric_limits<double>::quiet_NaN()})
+        add({name + " = " + std::to_string(wrong),
+             Check::scalars,
+             -1,
+             -1,
+             {scalar.name},
+             [=](BrokenCall& c) { c.example.reals[n][0] = wrong; },
+             i});
+      return;
+    }
     const BrokenCall valid(op);
     const std::int64_t value = scalar.is_vector ? valid.example.vectors[n].back() : valid.example.sizes[n];
     for (std::int64_t wrong :
@@ -242,8 +272,11 @@ class CNegative : public CConditions {
                 .check = Check::data,
                 .apply = [=](BrokenCall& call) { call.change(changes); },
                 .position = position};
-    core::split(changes, ' ',
-                [&](std::string_view part) { fault.mentions.insert(part.substr(0, part.find('='))); });
+    core::split(changes, ' ', [&](std::string_view part) {
+      fault.mentions.insert(part.substr(0, part.find_first_of("=.")));
+    });
+    core::split(signature.data_checks[position].looks_at, ' ',
+                [&](std::string_view name) { fault.mentions.insert(name); });
     add(fault);
   }
 

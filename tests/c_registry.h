@@ -30,10 +30,14 @@ struct COperator {
   mluOpStatus_t (*query)(mluOpHandle_t handle, Descriptors descriptors, void* const* data, Scalars scalars,
                          std::size_t* workspace_size) = nullptr;
   // For each data check of the signature, changes to the example that break this check but no earlier one: of
-  // sizes, of scalars, of all elements of an argument, or of its dtype ("x.dtype=1").
+  // sizes, of scalars, of all elements of an argument, of its dtype ("x.dtype=1"), or of its rank ("x.rank=-1").
   std::string_view data_faults[8] = {};
   // Whether some results are written even if there is nothing to compute.
   bool writes_when_empty = false;
+  // Sizes for which a data check accepts only the example's value; tests of other checks do not change them.
+  std::string_view pinned = {};
+  // If a function has several signatures: what distinguishes this one.
+  std::string_view variant = {};
 };
 
 std::span<const COperator> c_operators();
@@ -100,6 +104,8 @@ struct CParameters<mluOpStatus_t (*)(P...)> {
       return values.workspace.size;
     } else if constexpr (kKind == Kind::size_result) {
       return values.size;
+    } else if constexpr (std::is_floating_point_v<Type<i>>) {
+      return static_cast<Type<i>>(values.scalars[before<i>(Kind::scalar)].real);
     } else {
       return static_cast<Type<i>>(values.scalars[before<i>(Kind::scalar)].value);
     }

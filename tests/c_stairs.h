@@ -60,6 +60,7 @@ inline constexpr std::int64_t kNegative = -(std::int64_t{1} << 40);
 struct Part {
   bool described = false, right_rank = false, right_dtype = false, strided = true, has_data = false;
   Shape wrong_extent;  // added to the correct shape
+  mluOpTensorLayout_t layout = MLUOP_LAYOUT_NTC;
 };
 
 // The descriptors and pointers that one call passes.
@@ -76,8 +77,8 @@ struct Given {
     if (!part.right_rank) shape.push_back(1);
     Shape stride(shape.size(), part.strided ? 2 : 1);
     for (std::size_t d = shape.size() - 1; d-- > 0;) stride[d] = stride[d + 1] * shape[d + 1];
-    const Descriptor& made =
-        memory[desc.size()].emplace(part.right_dtype ? dtype : MLUOP_DTYPE_COMPLEX_FLOAT, shape, stride);
+    const Descriptor& made = memory[desc.size()].emplace(part.right_dtype ? dtype : MLUOP_DTYPE_COMPLEX_FLOAT,
+                                                         shape, stride, part.layout);
     desc.push_back(made.when(part.described));
     data.push_back(part.has_data ? block : nullptr);
   }
@@ -99,6 +100,11 @@ struct EachTensor {
   void dtypes() const {
     for (std::size_t i = 0; i < names.size(); ++i)
       stairs.bad(names[i] + " has dtype ", [i](Call& c) { c.parts[i].right_dtype = true; });
+  }
+  void layouts() const {
+    for (std::size_t i = 0; i < names.size(); ++i)
+      stairs.bad(names[i] + " has layout LAYOUT_NTC, expected LAYOUT_ARRAY",
+                 [i](Call& c) { c.parts[i].layout = MLUOP_LAYOUT_ARRAY; });
   }
   void extent(std::size_t i, std::size_t d) const {
     stairs.bad(names[i] + ".shape[" + std::to_string(d) + "] is ",

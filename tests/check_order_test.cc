@@ -96,6 +96,54 @@ TEST(Order, RulesAndDataChecksMayBePicked) {
   EXPECT_EQ(message(1), with_code(ErrorCode::bad_param, "n is odd"));
 }
 
+// Steps that only C functions have: a scalar that is checked before the handle, layouts, and tensors that must
+// have elements.
+constexpr StepSpec kOfCSteps[] = {
+    {Check::scalars, ErrorCode::bad_param, "early"}, {Check::handle},
+    {Check::scalars, ErrorCode::bad_param, "late"},  {Check::shapes},
+    {Check::layout, ErrorCode::not_supported, "x"},  {Check::not_empty, ErrorCode::bad_param, "x"},
+    {Check::any_empty, ErrorCode::bad_param, "y"}};
+constexpr const Signature& kOfC = signature([] {
+  return Draft{"of_c",
+               "n m",
+               {scalar("early", 0), scalar("late", 0)},
+               {in("x", dtypes(DType::f32), "n"), out("y", dtypes(DType::f32), "m")},
+               {},
+               {},
+               kOfCSteps};
+});
+
+TEST(Order, CFunctionsCheckHandlesLayoutsAndEmptiness) {
+  const auto outcome = [](std::int64_t n, std::int64_t m, std::int64_t early, std::int64_t late,
+                          const char* x_layout = "LAYOUT_ARRAY", bool is_array = true) -> std::string {
+    const Tensor x(nullptr, DType::f32, {n}), y(nullptr, DType::f32, {m});
+    Slot slots[] = {x, y};
+    for (Slot& slot : slots) slot.layout = "LAYOUT_NTC", slot.is_array = false;  // only that of x is checked
+    slots[0].layout = x_layout, slots[0].is_array = is_array;
+    const ScalarValue scalars[] = {early, late};
+    Arguments arguments(kOfC, slots, 2, scalars, 2);
+    try {
+      arguments.check_before_handle();
+    } catch (const Error& error) {
+      return std::string("before the handle: ") + error.what();
+    }
+    try {
+      return arguments.check() ? "runs" : "skipped";
+    } catch (const Error& error) {
+      return (error.code() == ErrorCode::bad_param ? "bad " : "unsupported ") + std::string(error.what());
+    }
+  };
+  EXPECT_EQ(outcome(2, 3, 0, 0), "runs");
+  EXPECT_EQ(outcome(2, 3, -1, -1), "before the handle: of_c: early is -1, expected 0 or more");
+  EXPECT_EQ(outcome(0, 0, 0, -1), "bad of_c: late is -1, expected 0 or more");
+  EXPECT_EQ(outcome(0, 0, 0, 0, "LAYOUT_NCHW", false),
+            "unsupported of_c: x has layout LAYOUT_NCHW, expected LAYOUT_ARRAY");
+  EXPECT_EQ(outcome(0, 0, 0, 0, "LAYOUT_ARRAY", false),
+            "unsupported of_c: x has an unknown layout, expected LAYOUT_ARRAY");
+  EXPECT_EQ(outcome(0, 0, 0, 0), "bad of_c: x has shape [0], expected at least one element");
+  EXPECT_EQ(outcome(2, 0, 0, 0), "skipped");
+}
+
 TEST(Order, NegativeExtentsAreNotEmpty) {
   constexpr std::int64_t kNone[1] = {};
   const auto is_empty = [](std::initializer_list<Size> shape) {

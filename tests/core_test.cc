@@ -207,8 +207,8 @@ TEST(Log, OneLinePerCallMadeFromTheSignature) {
   ASSERT_EQ(lines.all.size(), 1u);
   const std::string expected =
       "[turnout] moe_dispatch_forward(gates f32[2], indices i32[2], locations i32[2], input f32[2, 3], "
-      "dispatch f32[2, 3], capacity 1, num_experts 2, fill 1): algorithm=\"last writers\" isa=" +
-      std::string(name_of(core::at_most(context.isa(), Isa::avx512))) + " threads=1 scratch=64 us=";
+      "dispatch f32[2, 3], capacity 1, num_experts 2, fill 1): algorithm=\"in order\" isa=" +
+      std::string(name_of(core::at_most(context.isa(), Isa::avx512))) + " threads=1 scratch=0 us=";
   EXPECT_EQ(lines.all[0].second.substr(0, expected.size()), expected) << lines.all[0].second;
 }
 

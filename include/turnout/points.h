@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "turnout/caller.h"
 #include "turnout/export.h"
@@ -95,5 +96,68 @@ TURNOUT_API void three_nn_stacked(const ConstTensor& unknown, const ConstTensor&
 // `batch`.
 TURNOUT_API void knn(const ConstTensor& xyz, const ConstTensor& new_xyz, const Tensor& idx,
                      const Tensor& dist2, const Caller& caller = {});
+
+// -- lists of neighbours, and vector pooling (PV-RCNN++) ---------------------------------------------------
+
+enum class NeighborRegion : std::uint8_t { cube, ball };
+enum class VectorPoolMode : std::uint8_t { mean, sum, first };
+
+// The first `nsample` points of each query's cloud, by ascending row, that are in a region around the query:
+//   cube: |dx| <= radius and |dy| <= radius and |dz| <= radius;  ball: d2 <= radius^2
+// The neighbours of query q are rows[starts[q]] .. rows[starts[q + 1] - 1]. A point or query with NaN is in
+// no region. Returns how many there are.
+//
+// xyz [points, 3], counts [batch], new_xyz [queries, 3], new_counts [batch]; rows [entries], which are those
+// of xyz, needs room for all neighbours, and elements after the last one are not written; starts
+// [queries + 1], i64.
+TURNOUT_API std::int64_t neighbor_lists(const ConstTensor& xyz, const ConstTensor& counts,
+                                        const ConstTensor& new_xyz, const ConstTensor& new_counts,
+                                        const Tensor& rows, const Tensor& starts, double radius,
+                                        std::int64_t nsample = 2147483647,
+                                        NeighborRegion region = NeighborRegion::cube,
+                                        const Caller& caller = {});
+
+// The three neighbours of each query that are nearest to each of its centers, by d2, of equals by position in
+// the list. Points whose d2 is infinite or NaN are not found. If fewer than three are found, copies of the
+// first one replace the others; if none is found, dist2 is infinity and idx is -1.
+//
+// xyz [points, 3], centers [queries, cells, 3], rows [entries] and starts [queries + 1] as from
+// neighbor_lists(); dist2 and idx [queries, cells, 3]. Throws unless starts ascend from 0 to entries and rows
+// exist.
+TURNOUT_API void three_nn_of_lists(const ConstTensor& xyz, const ConstTensor& centers,
+                                   const ConstTensor& rows, const ConstTensor& starts, const Tensor& dist2,
+                                   const Tensor& idx, const Caller& caller = {});
+
+// Pools the features of the neighbours of each query in the cells of a cube around it. With local = point -
+// query and grid = {X, Y, Z}, a neighbour with |local| <= radius in each axis is in the cell
+//   k = floor((local + radius) / (2 * radius / grid)) in each axis, 0 if that is NaN
+//   cell = (k_x * Y + k_y) * Z + k_z, at most X * Y * Z - 1
+// Only the cell is limited: a point at +radius in y is in the next row of cells along x. Other neighbours
+// have no cell. Channel i belongs to the slot i mod slots. Neighbours are taken in order until `nsample` are:
+//   sum: adds features and local of each neighbour;  mean: divides both by the number of neighbours
+//   first: assigns those of the first neighbour of each cell, and takes no other; of channels of the same
+//   slot, the last one stays
+//
+// xyz [points, 3], features [points, channels], new_xyz [queries, 3], rows [entries] and starts [queries + 1]
+// as from neighbor_lists(); pooled [queries, X * Y * Z, slots], local_xyz [queries, X * Y * Z, 3],
+// cell_counts [queries, X * Y * Z], i32: the neighbours that are taken; grouped [entries, 3], i32: the row,
+// query and cell of each entry, -1 if it is not taken. Elements without neighbours are 0.
+TURNOUT_API void vector_pool(const ConstTensor& xyz, const ConstTensor& features, const ConstTensor& new_xyz,
+                             const ConstTensor& rows, const ConstTensor& starts, const Tensor& pooled,
+                             const Tensor& local_xyz, const Tensor& cell_counts, const Tensor& grouped,
+                             double radius, std::span<const std::int64_t> grid,
+                             VectorPoolMode mode = VectorPoolMode::mean, std::int64_t nsample = 2147483647,
+                             const Caller& caller = {});
+
+// The gradient of vector_pool() with respect to features: each entry of `grouped` with a cell adds
+// grad_pooled[query, cell, i mod slots] * share to grad_features[row, i], in the order of the entries. share
+// is 1 / max(cell_counts[query, cell], 1) for mean, otherwise 1. With first, only the last channel of each
+// slot has a gradient.
+//
+// grad_pooled [queries, cells, slots], cell_counts [queries, cells], grouped [entries, 3], grad_features
+// [points, channels]. Throws unless the rows, queries and cells exist; a negative cell is no cell.
+TURNOUT_API void vector_pool_backward(const ConstTensor& grad_pooled, const ConstTensor& cell_counts,
+                                      const ConstTensor& grouped, const Tensor& grad_features,
+                                      VectorPoolMode mode = VectorPoolMode::mean, const Caller& caller = {});
 
 }  // namespace turnout

@@ -46,7 +46,7 @@ TURNOUT_API void roiaware_pool3d_backward(const ConstTensor& grad_pooled, const 
 
 // The points that roiaware_pool3d() pools: pairs of a cell, roi * X * Y * Z + (i_x * Y + i_y) * Z + i_z, and
 // a point, in ascending order. Returns how many they are. cell_of [pairs] and point_of [pairs] need room for
-// all of them; elements after the last pair are not written.
+// all of them; elements after the last pair are not written. Without room for any, the call returns 0.
 TURNOUT_API std::int64_t roiaware_points(const ConstTensor& rois, const ConstTensor& points,
                                          const Tensor& cell_of, const Tensor& point_of,
                                          std::span<const std::int64_t> out_size,

@@ -13,6 +13,7 @@
 #include "turnout/points.h"
 #include "turnout/rnnt_loss.h"
 #include "turnout/roi_pooling.h"
+#include "turnout/segments.h"
 #include "turnout/sparse_conv.h"
 #include "turnout/tensor.h"
 #include "turnout/version.h"

@@ -76,4 +76,18 @@ def points_in_large_boxes(scale):
 
 
 ALL = [dot_products, pairs, convolution, filter_gradient, lattice, sorted_rows]
-ALL += [suppression, points_in_large_boxes]
+
+
+def sampling(scale):
+    """One cloud on one thread."""
+    xyz = np.random.default_rng(1).uniform(0, 40, (1_000_000 * scale, 3)).astype(np.float32)
+    return lambda: turnout.furthest_point_sample(xyz, 200_000)
+
+
+def nearest_points(scale):
+    """Blocks of queries, for each of which many points are near."""
+    xyz = np.random.default_rng(1).normal(size=(20_000 * scale, 3)).astype(np.float32)
+    return lambda: turnout.knn(xyz, xyz, 200)
+
+
+ALL += [suppression, points_in_large_boxes, sampling, nearest_points]

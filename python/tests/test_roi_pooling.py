@@ -129,3 +129,11 @@ def test_memory_is_a_fraction_of_a_dense_list(rng):
     used = _core.info()["scratch_idle"]  # what the call has used, and keeps for the next
     assert out.any()
     assert 0 < used < 128 * 12**3 * 128 * 4 / 10
+
+
+def test_strided_out_is_refused():
+    roi, points = np.array([[0, 0, 0, 4, 2, 2, 0]], np.float32), np.zeros((1, 3), np.float32)
+    out = np.full((1, 2, 2, 2, 2), 7, np.float32)[..., ::2]
+    with pytest.raises(ValueError, match=r"^roiaware_pool3d: out is strided, expected a contiguous array"):
+        turnout.roiaware_pool3d(roi, points, np.ones((1, 1), np.float32), 2, out=out)
+    assert (out == 7).all()

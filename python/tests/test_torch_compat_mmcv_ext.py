@@ -32,6 +32,26 @@ SIGNATURES = {
     "dynamic_point_to_voxel_forward": "feats coors reduce_type",
     "dynamic_point_to_voxel_backward": "grad_feats grad_reduced_feats feats reduced_feats coors_idx "
     "reduce_count reduce_type",
+    "ball_query_forward": "new_xyz_tensor xyz_tensor idx_tensor b n m min_radius max_radius nsample",
+    "furthest_point_sampling_forward": "points_tensor temp_tensor idx_tensor b n m",
+    "furthest_point_sampling_with_dist_forward": "points_tensor temp_tensor idx_tensor b n m",
+    "knn_forward": "xyz_tensor new_xyz_tensor idx_tensor dist2_tensor b n m nsample",
+    "stack_ball_query_forward": "new_xyz_tensor new_xyz_batch_cnt xyz_tensor xyz_batch_cnt idx_tensor "
+    "max_radius nsample",
+    "three_nn_forward": "unknown_tensor known_tensor dist2_tensor idx_tensor b n m",
+    "group_points_forward": "points_tensor idx_tensor out_tensor b c n npoints nsample",
+    "group_points_backward": "grad_out_tensor idx_tensor grad_points_tensor b c n npoints nsample",
+    "gather_points_forward": "points_tensor idx_tensor out_tensor b c n npoints",
+    "gather_points_backward": "grad_out_tensor idx_tensor grad_points_tensor b c n npoints",
+    "three_interpolate_forward": "points_tensor idx_tensor weight_tensor out_tensor b c m n",
+    "three_interpolate_backward": "grad_out_tensor idx_tensor weight_tensor grad_points_tensor b c n m",
+    "stack_group_points_forward": "features_tensor features_batch_cnt_tensor idx_tensor idx_batch_cnt_tensor "
+    "out_tensor b c m nsample",
+    "stack_group_points_backward": "grad_out_tensor idx_tensor idx_batch_cnt_tensor "
+    "features_batch_cnt_tensor grad_features_tensor b c m n nsample",
+    "roiaware_pool3d_forward": "rois pts pts_feature argmax pts_idx_of_voxels pooled_features pool_method",
+    "roiaware_pool3d_backward": "pts_idx_of_voxels argmax grad_out grad_in pool_method",
+    "roipoint_pool3d_forward": "xyz boxes3d pts_feature pooled_features pooled_empty_flag",
 }
 MISSING = [name for name, function in ext.TABLE.items() if function is None]
 
@@ -105,11 +125,8 @@ def test_wrappers_that_ask_for_a_gpu(lite):
     assert ops.points_in_boxes_part(points, boxes).tolist() == [[0, -1]]
     assert ops.points_in_boxes_all(points=points, boxes=boxes).tolist() == [[[1], [0]]]
     assert sys.modules["mmcv.ops.points_in_boxes"].points_in_boxes_part(points, boxes).dtype == torch.int32
-    # What Turnout does not have yet is asked for, and refused, by the compiled module.
-    with pytest.raises(NotImplementedError, match=r"^furthest_point_sampling_forward: Turnout does not have"):
-        ops.furthest_point_sample(points, 2)
-    with pytest.raises(NotImplementedError, match=r"^knn_forward: Turnout does not have"):
-        ops.knn(1, points, points, False)
+    assert ops.furthest_point_sample(points, 2).tolist() == [[0, 1]]
+    assert ops.knn(2, points, points, False).tolist() == [[[0, 1], [1, 0]]]  # [B, k, M]
     with pytest.raises(ValueError, match=r"knn: k is 100, expected 1 .. 99"):
         ops.knn(100, points)
 
@@ -289,6 +306,14 @@ def test_modules_of_projects(compiled):
     layer.dynamic_voxelize(points, coors, list(SIZE), list(RANGE), 3)
     assert torch.equal(coors, ours.voxelization(points, SIZE, RANGE, -1))
     assert [len(table) for table in mmdet3d.MODULES.values()] == [4, 2, 1]
+    ranks = torch.zeros(3, dtype=torch.int64)
+    module = sys.modules["projects.DSVT.dsvt.ops.ingroup_inds.ingroup_inds_cuda"]
+    assert module.forward(torch.tensor([5, 2, 5]), ranks) is None
+    assert ranks.tolist() == [0, 0, 1]
+    pool = sys.modules["projects.BEVFusion.bevfusion.ops.bev_pool.bev_pool_ext"]
+    cells = torch.zeros(2, 4, dtype=torch.int32)
+    whole = torch.tensor([2], dtype=torch.int32), torch.tensor([0], dtype=torch.int32)
+    assert pool.bev_pool_forward(torch.ones(2, 3), cells, *whole, 1, 1, 1, 1).tolist() == [[[[[2, 2, 2]]]]]
     rotate_iou = sys.modules["mmdet3d.evaluation.functional.kitti_utils.rotate_iou"].rotate_iou_gpu_eval
     assert rotate_iou(np.array([[0, 0, 4, 2, 0.3]]), np.array([[0, 0, 4, 2, 0.3]]))[0, 0] == pytest.approx(1)
 
@@ -318,7 +343,7 @@ def test_a_compiled_module_keeps_its_names(lite):
     )
     ours.install()
     compiled = importlib.import_module("mmcv._ext")
-    assert compiled.knn_forward(1, b=2) == ("knn_forward", (1,), {"b": 2})
+    assert compiled.roi_align_forward(1, b=2) == ("roi_align_forward", (1,), {"b": 2})
     assert compiled.get_compiler_version()[0] == "get_compiler_version"
     boxes = torch.zeros(1, 4)
     assert compiled.nms(boxes, torch.zeros(1), 0.5, 0).tolist() == [0]

@@ -15,6 +15,8 @@ pytestmark = pytest.mark.torch
 SRC = torch.tensor([[1.0, 5, 2], [2, 5, 8], [3, 4, 7], [4, 6, 0]])
 INDEX = torch.tensor([2, 0, 2, 0])
 COLUMNS = torch.tensor([1, 1, 0])
+INDPTR = torch.tensor([0, 1, 1, 4])
+SORTED = torch.tensor([0, 2, 2, 2])
 
 
 def same(actual, expected):
@@ -59,6 +61,51 @@ def test_means_of_integers_are_rounded_down():
     assert ours.scatter(src, index, dim_size=4, reduce="mean").tolist() == [-1, 0, 5, 0]
 
 
+@pytest.mark.parametrize("reduce", ["sum", "add", "mean", "min", "max"])
+def test_segments(reduce):
+    scattered = getattr(ours, f"scatter_{reduce}")(SRC, SORTED, 0)
+    is_pair = reduce in ("min", "max")
+    expected = scattered[0] if is_pair else scattered
+    assert same(ours.segment_csr(SRC, INDPTR, reduce=reduce), expected)
+    assert same(ours.segment_coo(SRC, SORTED, reduce=reduce), expected)
+    assert same(ours.scatter(SRC, SORTED, 0, reduce=reduce), expected)
+    assert same(getattr(ours, f"segment_{reduce}_csr")(SRC, INDPTR), scattered)
+    assert same(getattr(ours, f"segment_{reduce}_coo")(SRC, SORTED), scattered)
+    assert ours.segment_coo(SRC, SORTED, dim_size=5, reduce=reduce).shape == (5, 3)
+    whole = (SRC * 2).long() - 9
+    mean = ours.scatter(whole, SORTED, 0, reduce=reduce)
+    assert same(ours.segment_csr(whole, INDPTR, reduce=reduce), mean)
+    assert same(ours.segment_coo(whole, SORTED, reduce=reduce), mean)
+    # dimensions before the rows
+    rows = SRC.T[None]
+    moved = getattr(ours, f"segment_{reduce}_csr")(rows, INDPTR.reshape(1, 1, 4))
+    wanted = tuple(one.T[None] for one in scattered) if is_pair else scattered.T[None]
+    assert same(moved, wanted)
+    assert same(getattr(ours, f"segment_{reduce}_coo")(rows, SORTED.reshape(1, 1, 4)), wanted)
+
+
+def test_gathering_and_softmax():
+    pooled = ours.segment_csr(SRC, INDPTR)
+    assert same(ours.gather_csr(pooled, INDPTR), pooled[SORTED])
+    assert same(ours.gather_coo(pooled, SORTED), pooled[SORTED])
+    assert same(ours.gather_csr(pooled.T, INDPTR[None]), pooled[SORTED].T)
+    torch.testing.assert_close(ours.scatter_softmax(SRC, torch.zeros(3).long()), SRC.softmax(-1))
+
+
+def test_pooling_of_pointcept():
+    """Makes the calls of PTv3's pooling: sorted clusters, and the ends of their ranges."""
+    features = torch.rand(50, 4, requires_grad=True)
+    _, cluster, counts = torch.unique(torch.randint(0, 9, (50,)), return_inverse=True, return_counts=True)
+    _, order = torch.sort(cluster)
+    indptr = torch.cat([counts.new_zeros(1), torch.cumsum(counts, dim=0)])
+    most = ours.segment_csr(features[order], indptr, reduce="max")
+    assert same(most, ours.scatter_max(features, cluster, 0)[0])
+    mean = ours.segment_csr(features[order], indptr, reduce="mean")
+    torch.testing.assert_close(mean, ours.scatter_mean(features, cluster, 0))
+    (most.sum() + mean.sum()).backward()
+    torch.testing.assert_close(features.grad.sum(), torch.tensor(2.0 * mean.numel()))
+
+
 def test_messages():
     for function in (ours.scatter, ours.scatter_add, ours.scatter_sum, ours.scatter_mean, ours.scatter_max):
         with pytest.raises(NotImplementedError) as caught:
@@ -69,11 +116,17 @@ def test_messages():
         )
         with pytest.raises(ValueError, match=rf"^{function.__name__}: index\.shape\[0\] is 4, expected"):
             function(SRC, INDEX)
-    with pytest.raises(NotImplementedError, match=r"^scatter: reduce is 'min', expected 'sum', 'add'"):
-        ours.scatter(SRC, INDEX, 0, reduce="min")
+    for function in (ours.scatter, ours.segment_csr, ours.segment_coo):
+        message = rf"^{function.__name__}: reduce is 'mul', expected 'sum', 'add'"
+        with pytest.raises(NotImplementedError, match=message):
+            function(SRC, INDEX, reduce="mul")
+    with pytest.raises(NotImplementedError, match=r"^segment_max_csr: out is given, expected None"):
+        ours.segment_max_csr(SRC, INDPTR, torch.zeros(3, 3))
+    with pytest.raises(ValueError, match=r"^segment_mean_csr: indptr\[1\] is 9, expected 0 \.\. 4"):
+        ours.segment_mean_csr(SRC, torch.tensor([0, 9]))
     with pytest.raises(ValueError, match=r"^scatter: reduce is 'median', expected 'sum', 'add', 'mean'"):
         ours.scatter(SRC, INDEX, 0, reduce="median")
-    for name in ("scatter_min", "scatter_mul", "segment_csr", "segment_max_coo", "gather_csr"):
+    for name in ("scatter_mul", "scatter_std", "scatter_logsumexp", "scatter_log_softmax"):
         with pytest.raises(NotImplementedError, match=rf"^{name}: turnout\.compat\.torch_scatter does not"):
             getattr(ours, name)(SRC, INDEX)
     with pytest.raises(AttributeError, match="scatter_median"):
@@ -88,21 +141,22 @@ def test_install():
     ours.install()
     try:
         import torch_scatter
-        from torch_scatter import scatter_max, segment_csr
+        from torch_scatter import scatter_max, scatter_std, segment_csr
 
         assert scatter_max is ours.scatter_max
+        assert segment_csr is ours.segment_csr
         assert importlib.util.find_spec("torch_scatter") is torch_scatter.__spec__
         assert torch_scatter.__version__.split(".")[0] == "2"
         assert not hasattr(torch_scatter, "nothing")
-        with pytest.raises(NotImplementedError, match="segment_csr: "):
-            segment_csr(SRC, INDEX)
+        with pytest.raises(NotImplementedError, match="scatter_std: "):
+            scatter_std(SRC, INDEX)
     finally:
         ours.uninstall()
     assert "torch_scatter" not in sys.modules
 
 
 def test_force_keeps_what_the_package_has(tmp_path, monkeypatch):
-    text = "__version__ = '9'\ndef scatter_min(): return 7\ndef scatter_max(): return 8\n"
+    text = "__version__ = '9'\ndef scatter_std(): return 7\ndef scatter_max(): return 8\n"
     (tmp_path / "torch_scatter.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "torch_scatter", raising=False)
@@ -112,7 +166,7 @@ def test_force_keeps_what_the_package_has(tmp_path, monkeypatch):
     ours.install(force=True)
     try:
         assert package.scatter_max is ours.scatter_max
-        assert (package.scatter_min(), package.__version__) == (7, "9")
+        assert (package.scatter_std(), package.__version__) == (7, "9")
     finally:
         ours.uninstall()
     assert package.scatter_max() == 8

@@ -45,6 +45,11 @@ SMOOTH = {
     ),
     "global_max_pool": (TIES, lambda x: turnout.torch.global_max_pool(x, SITES, 3)),
     "scatter_max": (ROWS, lambda x: turnout.torch.scatter_max(x, MAP.clamp(min=0))[0]),
+    "scatter_min": (ROWS, lambda x: turnout.torch.scatter_min(x, MAP.clamp(min=0))[0]),
+    "segment_csr mean": (ROWS, lambda x: turnout.torch.segment_csr(x, torch.tensor([0, 1, 4]), "mean")),
+    "segment_csr max": (ROWS, lambda x: turnout.torch.segment_csr(x, torch.tensor([0, 1, 4]), "max")),
+    "gather_csr": (ROWS[:2], lambda x: turnout.torch.gather_csr(x, torch.tensor([0, 1, 4]), 4)),
+    "bev_pool": (ROWS, lambda x: turnout.torch.bev_pool(x, torch.eye(4).long(), 2, 2, 2, 2)),
     "do_rnnt_pruning": (LOGITS[0], lambda x: turnout.torch.do_rnnt_pruning(x[:2], x[:2], KEPT[..., :2])[1]),
 }
 ONCE = {

@@ -18,7 +18,7 @@ DIFFERENT = {
     # With limits it calls voxelize_hard instead of this operator.
     "voxelize": {"max_points", "max_voxels", "return_map"},
     # The dimension that is reduced.
-    **{f"scatter_{name}": {"dim"} for name in ("sum", "mean", "max")},
+    **{f"scatter_{name}": {"dim"} for name in ("sum", "mean", "max", "min")},
     # Weights stored as [experts, depth, rows].
     "moe_experts": {"transposed"},
     # Other packages' argument, which has no effect here.

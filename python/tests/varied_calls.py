@@ -8,6 +8,8 @@ from turnout import _core
 OPERATORS = [row["op"] for row in _core.schemas()]
 # An index must have been made from the pairs that it is passed with, which vary.
 LEFT_OUT = {("indice_convolution_forward", "index"), ("indice_convolution_backward_data", "index")}
+# The public functions do not have it.
+LEFT_OUT |= {(f"furthest_point_sample{name}", "with_distances") for name in ("", "_stacked", "_by_distances")}
 
 # The mode that reads all arguments, if the example has another one.
 MODES = {
@@ -65,6 +67,8 @@ def varied(op):
     rng = np.random.default_rng(20240607)
     call = {name: value for name, value in _core.example(op).items() if (op, name) not in LEFT_OUT}
     call |= MODES.get(op, {})
+    if op == "voxel_query":  # the operator has three numbers
+        call["ranges"] = tuple(call.pop(f"{axis}_range") for axis in "zyx")
     for name, value in call.items():
         if isinstance(value, np.ndarray) and value.dtype.kind == "f" and len(np.unique(value)) == 1:
             values = rng.integers(1, 5, value.shape) / 2  # few, so that maxima have equals

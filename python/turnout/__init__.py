@@ -32,6 +32,8 @@ from turnout import rnnt_loss as _rnnt_loss
 from turnout import rnnt_pruning as _rnnt_pruning
 from turnout import roi_pooling as _roi_pooling
 from turnout import scatter as _scatter
+from turnout import segments as _segments
+from turnout import vector_pooling as _vector_pooling
 from turnout.boxes import *
 from turnout.dynamic_scatter import *
 from turnout.global_pool import *
@@ -49,6 +51,7 @@ from turnout.rnnt_loss import *
 from turnout.rnnt_pruning import *
 from turnout.roi_pooling import *
 from turnout.scatter import *
+from turnout.segments import *
 from turnout.settings import (
     OutputCache,
     __version__,
@@ -59,6 +62,7 @@ from turnout.settings import (
     show_config,
     trim,
 )
+from turnout.vector_pooling import *
 
 __all__ = [
     "OutputCache",
@@ -83,7 +87,9 @@ __all__ += _moe_re_routing.__all__
 __all__ += _moe_routing.__all__
 __all__ += _mutual_information.__all__
 __all__ += _points.__all__
+__all__ += _vector_pooling.__all__
 __all__ += _rnnt_loss.__all__
 __all__ += _rnnt_pruning.__all__
 __all__ += _roi_pooling.__all__
 __all__ += _scatter.__all__
+__all__ += _segments.__all__

@@ -26,9 +26,9 @@ def global_max_pool_forward(
 
         features_out[b] = max(features[i] for all rows i with indices[i, 0] == b)     # 0 without such a row
 
-    NaN is ignored; if all rows are NaN, the maximum is -inf. A maximum of zero is +0. Arrays must be contiguous and in CPU memory;
-    inputs may be read-only. Results have the same bits for any number of threads. A failing call writes
-    nothing.
+    NaN is ignored; if all rows are NaN, the maximum is -inf. A maximum of zero is +0. Arrays must be
+    contiguous and in CPU memory; inputs may be read-only. Results have the same bits for any number of
+    threads. A failing call writes nothing.
 
     Args:
         features: ``[rows, channels]``, float32, float64, float16 or bfloat16.

@@ -26,6 +26,15 @@ def _reshaped(array: Any, cells: Any) -> Any:
     return array.reshape((array.shape[0], *(int(n) for n in cells), array.shape[2]))
 
 
+def _flattened(out: Any) -> Any:
+    """An array ``[N, X, Y, Z, C]`` as ``[N, X * Y * Z, C]`` in the same memory."""
+    if len(getattr(out, "shape", ())) != 5:
+        return out  # the operator refuses it, or allocates
+    if not (out.is_contiguous() if hasattr(out, "is_contiguous") else out.flags.c_contiguous):
+        raise ValueError("roiaware_pool3d: out is strided, expected a contiguous array")
+    return out.reshape((out.shape[0], -1, out.shape[4]))
+
+
 def roiaware_pool3d(
     rois: Array,
     points: Array,
@@ -76,9 +85,7 @@ def roiaware_pool3d(
         [2.0, 5.0]
     """
     cells = cells_of(out_size)
-    given = out
-    if given is not None and len(getattr(given, "shape", ())) == 5:
-        given = given.reshape((given.shape[0], -1, given.shape[4]))  # type: ignore[attr-defined]
+    given = _flattened(out)
     pooled = _core.roiaware_pool3d(rois, points, features, cells, max_points, pool_method, z, margin, given)
     result: R = _reshaped(pooled, cells) if out is None else out
     return result

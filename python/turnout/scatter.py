@@ -1,4 +1,4 @@
-"""Reduces rows by an index: sums, means and maxima of groups, with the results of torch_scatter."""
+"""Reduces rows by an index: sums, means, maxima and minima of groups, with the results of torch_scatter."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ __all__ = [
     "scatter_max_backward",
     "scatter_mean",
     "scatter_mean_backward",
+    "scatter_min",
     "scatter_sum",
     "scatter_sum_backward",
 ]
@@ -114,6 +115,36 @@ def scatter_max(
         ([[4.0, 9.0], [0.0, 0.0], [2.0, 8.0]], [[2, 0], [3, 3], [1, 1]])
     """
     result: tuple[R, R] = _reduced("scatter_max", _core.scatter_max, src, index, dim, dim_size, out)
+    return result
+
+
+def scatter_min(
+    src: Source[R],
+    index: Array,
+    dim: Int = 0,
+    dim_size: Int | None = None,
+    *,
+    out: tuple[R | None, R | None] | None = None,
+) -> tuple[R, R]:
+    """The elementwise minimum of the rows of each group, and the rows that it comes from.
+
+    It mirrors :func:`scatter_max`: the minimum starts at the greatest finite number of the dtype and only
+    smaller values replace it, so NaN and inf are never taken. Where nothing is taken, as in a group without
+    rows, ``out`` is 0 and ``argmin`` is ``src.shape[dim]``. :func:`scatter_max_backward` with ``argmin`` is
+    its gradient.
+
+    Returns:
+        out: as for :func:`scatter_sum`.
+        argmin: the same shape, int64.
+
+    Example:
+        >>> src = np.array([[1.0, 9.0], [2.0, 8.0], [4.0, 0.0]], np.float32)
+        >>> index = np.array([0, 2, 0])
+        >>> out, argmin = turnout.scatter_min(src, index)
+        >>> out.tolist(), argmin.tolist()  # 3, the number of rows, means none
+        ([[1.0, 0.0], [0.0, 0.0], [2.0, 8.0]], [[0, 2], [3, 3], [1, 1]])
+    """
+    result: tuple[R, R] = _reduced("scatter_min", _core.scatter_min, src, index, dim, dim_size, out)
     return result
 
 

@@ -75,6 +75,7 @@ Ints = SupportsIndex | Sequence[SupportsIndex] | NumPyArray  # one value for all
 Numbers = Sequence[SupportsFloat] | Array
 
 ReduceType = Literal["max", "mean", "sum"]
+SegmentReduce = Literal["sum", "mean", "min", "max"]
 Activation = Literal["tanh", "relu", "none"]
 ExpertActivation = Literal["silu", "gelu", "gelu_tanh", "relu", "swigluoai"]
 ExpertPrecision = Literal["float32", "bfloat16"]
@@ -82,4 +83,6 @@ PoolInit = Literal["zero", "lowest"]
 IouMode = Literal["iou", "iof"]
 BoxZ = Literal["center", "bottom"]
 PoolMethod = Literal["max", "avg"]
+NeighborRegion = Literal["cube", "ball"]
+VectorPoolMode = Literal["mean", "sum", "first"]
 PruneScore = Literal["flow", "steps"]

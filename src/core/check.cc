@@ -158,46 +158,59 @@ bool Arguments::check() {
   const bool only_data_is_left = passes_all_but_data();
   for (const Step& step : signature_.order) {
     if (only_data_is_left && step.check != Check::data) continue;
-    switch (step.check) {
-      case Check::scalars:
-        for (int i = 0; i < signature_.scalars.count; ++i) check_scalar(step, i);
-        break;
-      case Check::rules:
-        check_rules(step);
-        break;
-      case Check::any_empty:
-      case Check::outputs_empty:
-        if (is_nothing_to_do(step)) return false;
-        break;
-      case Check::workspace_null:
-        if (workspace_.size > 0 && workspace_.data == nullptr)
-          fail(step.code, concat("workspace is NULL and workspace_size is ",
-                                 static_cast<std::int64_t>(workspace_.size), ", expected memory"));
-        break;
-      case Check::workspace:
-        check_workspace(step);
-        break;
-      case Check::overlap:
-        check_overlap(step);
-        break;
-      case Check::data:
-        for (int i = 0; i < signature_.data_checks.count; ++i)
-          if (step.looks_at(i)) signature_.data_checks[i].check(*this, signature_.data_checks[i].at);
-        break;
-      default:
-        if (step.only.count == 0) {
-          for (int i = 0; i < signature_.arguments.count; ++i) check_argument(step, i);
-        } else {
-          for (const Selection& one : step.only) {
-            if (one.dim < 0) {
-              check_argument(step, one.argument);
-            } else if (slots_[one.argument].present) {
-              check_shape(step, one.argument, one.dim);
-            }
+    if (!run(step)) return false;
+  }
+  return true;
+}
+
+void Arguments::check_before_handle() {
+  const auto* const end = std::find_if(signature_.order.begin(), signature_.order.end(),
+                                       [](const Step& step) { return step.check == Check::handle; });
+  if (end == signature_.order.end()) return;
+  for (const Step* step = signature_.order.begin(); step != end; ++step) run(*step);
+}
+
+bool Arguments::run(const Step& step) {
+  switch (step.check) {
+    case Check::handle:  // a call without one does not come here
+      break;
+    case Check::scalars:
+      for (int i = 0; i < signature_.scalars.count; ++i) check_scalar(step, i);
+      break;
+    case Check::rules:
+      check_rules(step);
+      break;
+    case Check::any_empty:
+    case Check::outputs_empty:
+      return !is_nothing_to_do(step);
+    case Check::workspace_null:
+      if (workspace_.size > 0 && workspace_.data == nullptr)
+        fail(step.code, concat("workspace is NULL and workspace_size is ",
+                               static_cast<std::int64_t>(workspace_.size), ", expected memory"));
+      break;
+    case Check::workspace:
+      check_workspace(step);
+      break;
+    case Check::overlap:
+      check_overlap(step);
+      break;
+    case Check::data:
+      for (int i = 0; i < signature_.data_checks.count; ++i)
+        if (step.looks_at(i)) signature_.data_checks[i].check(*this, signature_.data_checks[i].at);
+      break;
+    default:
+      if (step.only.count == 0) {
+        for (int i = 0; i < signature_.arguments.count; ++i) check_argument(step, i);
+      } else {
+        for (const Selection& one : step.only) {
+          if (one.dim < 0) {
+            check_argument(step, one.argument);
+          } else if (slots_[one.argument].present) {
+            check_shape(step, one.argument, one.dim);
           }
         }
-        if (step.check == Check::shapes) check_vector_lengths(step);
-    }
+      }
+      if (step.check == Check::shapes) check_vector_lengths(step);
   }
   return true;
 }
@@ -266,6 +279,14 @@ void Arguments::check_argument(const Step& step, int i) {
     case Check::shapes:
       check_shape(step, i, -1);
       break;
+    case Check::layout:
+      if (!slot.is_array) {
+        const std::string_view layout = slot.layout;  // an unknown one has the name of LAYOUT_ARRAY
+        fail(step.code, concat(name(argument.name), " has ",
+                               layout == "LAYOUT_ARRAY" ? "an unknown layout" : concat("layout ", layout),
+                               ", expected LAYOUT_ARRAY"));
+      }
+      break;
     case Check::contiguous:
       if (!slot.is_contiguous())
         fail(step.code,
@@ -276,6 +297,11 @@ void Arguments::check_argument(const Step& step, int i) {
       if (slot.elements() >= kLargeElements)
         fail(step.code, concat(name(argument.name), " has ", slot.elements(),
                                " elements, expected fewer than ", kLargeElements));
+      break;
+    case Check::not_empty:
+      if (slot.is_empty())
+        fail(step.code,
+             concat(name(argument.name), " has shape ", shape_text(slot), ", expected at least one element"));
       break;
     case Check::pointers:
       if (slot.elements() == 0) break;
@@ -303,6 +329,8 @@ void Arguments::check_absent(const Step& step, const Argument& argument, const v
                              " ", value_name(scalar, argument.when)));
     }
   }
+  if (step.check == Check::pointers && argument.by_pointer && !argument.optional)
+    fail(step.code, concat(name(argument.name), " is NULL, expected memory for ", dims_text(argument)));
   if (step.check == Check::pointers && data != nullptr) {
     const bool is_empty = std::any_of(argument.dims.begin(), argument.dims.end(),
                                       [&](const Extent& dim) { return evaluate(dim) == 0; });

@@ -25,6 +25,7 @@ struct Slot {
   std::int32_t rank = 0;
   DType dtype = DType::f32;
   bool present = false;
+  bool is_array = true;  // whether that layout is LAYOUT_ARRAY
 
   Slot() = default;  // an absent optional argument
   template <class Data>
@@ -95,6 +96,8 @@ class Arguments {
 
   // Runs the steps in order and throws Error at the first failure. Returns false if there is nothing to do.
   bool check();
+  // Runs the steps before Check::handle, if the signature has that step.
+  void check_before_handle();
   // Runs the steps that need no memory: presence, ranks, dtypes, scalars, shapes and rules. Outputs may be
   // absent and extents may be kUnknownExtent. For callers that trace a call instead of running it.
   void check_metadata();
@@ -146,6 +149,7 @@ class Arguments {
   bool passes_all_but_data();
   bool passes_rules_and_lengths() const;
   bool may_be_absent(const Argument& argument) const;
+  bool run(const Step& step);  // returns false if there is nothing to do
   bool binds_extents(const Slot& slot, const Argument& argument);
   void check_argument(const Step& step, int argument);
   void check_absent(const Step& step, const Argument& argument, const void* data) const;

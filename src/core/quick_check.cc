@@ -96,8 +96,10 @@ bool Arguments::passes_all_but_data() {
           std::any_of(signature_.order.begin(), signature_.order.end(),
                       [&](const Step& step) { return step.check == Check::present && step.looks_at(i); });
       if (slot.data != nullptr || (is_checked && !may_be_absent(signature_.arguments[i]))) return false;
+      if (signature_.arguments[i].by_pointer && !may_be_absent(signature_.arguments[i])) return false;
       continue;
     }
+    if (!slot.is_array) return false;  // a step may check the layout
     std::int64_t bytes = size_of(slot.dtype), step = 1;
     for (int d = slot.rank - 1; d >= 0; --d) {
       if (slot.shape[d] != 1 && slot.stride[d] != step) return false;

@@ -125,14 +125,17 @@ struct Rule {  // left <= right
 };
 
 enum class Check : std::uint8_t {
+  handle,          // a C function's handle is not null; without this step, it is checked first
   present,         // required arguments are present
   ranks,           // number of dimensions
   dtypes,          //
   scalars,         // ranges
   shapes,          // extents, and the lengths of vector scalars
   rules,           //
+  layout,          // that of a C descriptor is LAYOUT_ARRAY
   contiguous,      // row-major without gaps; empty tensors pass
   large,           // fewer than 2^31 elements
+  not_empty,       // at least one element
   any_empty,       // a tensor without elements ends the call: nothing to do
   outputs_empty,   // no output has elements: nothing to do
   workspace_null,  // not null if its size is not 0, even if it is not needed

@@ -4,8 +4,10 @@
 
 #include "dynamic_scatter/dynamic_scatter.h"
 #include "dynamic_scatter/example.h"
-#include "dynamic_scatter/signature.h"
+#include "dynamic_scatter/segment_reference.h"
+#include "dynamic_scatter/segment_signature.h"
 #include "registry.h"
+#include "turnout/segments.h"
 
 namespace turnout::families::dynamic_scatter {
 
@@ -56,6 +58,31 @@ std::unique_ptr<Prepared> find_dim_size(const Caller& caller, const Tensor* argu
   return nullptr;
 }
 
+static_assert(kScatterSum.size("dim_size") == kScatterMin.size("dim_size") &&
+              kScatterSum.argument("index") == kScatterMin.argument("index"));
+
+// The rows of gather_csr end with the last segment, unless the caller or a given result determines them.
+std::unique_ptr<Prepared> find_rows(const Caller&, const Tensor* arguments, const ScalarValue*,
+                                    std::int64_t* sizes) {
+  std::int64_t& rows = sizes[kGatherCsr.size("rows")];
+  const Tensor& indptr = arguments[kGatherCsr.argument("indptr")];
+  if (rows == kUnknownExtent)
+    rows = visit_index(indptr.dtype, [&](auto type) -> std::int64_t {
+      return static_cast<const typename decltype(type)::type*>(indptr.data)[indptr.shape[0] - 1];
+    });
+  return nullptr;
+}
+
+// Random numbers in ascending order, as indptr must be.
+template <int argument>
+void sort_indptr(const Tensor* arguments) {
+  const Tensor& indptr = arguments[argument];
+  visit_index(indptr.dtype, [&](auto type) {
+    auto* values = static_cast<typename decltype(type)::type*>(indptr.data);
+    std::sort(values, values + indptr.shape[0]);
+  });
+}
+
 }  // namespace
 
 std::span<const Operator> operators() {
@@ -77,6 +104,19 @@ std::span<const Operator> operators() {
       op<&scatter_sum_backward>(kScatterSumBackward, "dim_size=4 channels=7 rows=5"),
       op<&scatter_mean_backward>(kScatterMeanBackward, "dim_size=4 channels=7 rows=5"),
       op<&scatter_max_backward>(kScatterMaxBackward, "dim_size=4 channels=7 rows=5"),
+      op<&scatter_min>(kScatterMin, "rows=5 channels=7 dim_size=4",
+                       {.definition = define<&definition::scatter_min>, .find_sizes = find_dim_size}),
+      op<&segment_csr>(kSegmentCsr, "rows=5 channels=7 segments=3",
+                       {.definition = define<&definition::segment_csr>, .prepare = sort_indptr<1>}),
+      op<&gather_csr>(kGatherCsr, "segments=3 channels=7 rows=5",
+                      {.definition = define<&definition::gather_csr>,
+                       .prepare = sort_indptr<1>,
+                       .find_sizes = find_rows}),
+      op<&ingroup_indices>(kIngroupIndices, "rows=5", {.definition = define<&definition::ingroup_indices>}),
+      op<&bev_pool>(kBevPool, "rows=5 channels=7 batch=2 depth=2 height=3 width=3",
+                    {.definition = define<&definition::bev_pool>}),
+      op<&bev_pool_backward>(kBevPoolBackward, "batch=2 depth=2 height=3 width=3 channels=7 rows=5",
+                             {.definition = define<&definition::bev_pool_backward>}),
   };
   return kOperators;
 }

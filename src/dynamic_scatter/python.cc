@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "dynamic_scatter/dynamic_scatter.h"
+#include "dynamic_scatter/segment_signature.h"
 #include "dynamic_scatter/signature.h"
 
 namespace turnout::families::dynamic_scatter {
@@ -16,12 +17,13 @@ using namespace bindings;
 namespace {
 
 // Python functions that differ from the operators: turnout.voxelize covers two of them, and scatter_sum,
-// scatter_mean and scatter_max move a dimension to the front.
+// scatter_mean, scatter_max and scatter_min move a dimension to the front.
 constexpr PythonFunction kVoxelizeWithLimits{"voxelize", kVoxelizeHard};
 constexpr ScalarSpec kDim = scalar("dim", -kMaxRank, kMaxRank - 1);
 constexpr PythonFunction kSum{"scatter_sum", kScatterSum, "", {kDim}};
 constexpr PythonFunction kMean{"scatter_mean", kScatterMean, "", {kDim}};
 constexpr PythonFunction kMax{"scatter_max", kScatterMax, "", {kDim}};
+constexpr PythonFunction kMin{"scatter_min", kScatterMin, "", {kDim}};
 
 constexpr PythonFunction kIndex{"VoxelIndex", kVoxelIndex};
 constexpr PythonFunction kIndexWrite{"VoxelIndex", kVoxelIndexWrite};
@@ -114,7 +116,8 @@ nb::object index_first_points(const PythonIndex& on) {
 }  // namespace
 
 void bind(nb::module_& module) {
-  for (const PythonFunction* function : {&kVoxelizeWithLimits, &kSum, &kMean, &kMax}) bound_as(*function);
+  for (const PythonFunction* function : {&kVoxelizeWithLimits, &kSum, &kMean, &kMax, &kMin})
+    bound_as(*function);
   for (const PythonFunction* function : {&kIndex, &kIndexReduce, &kIndexReduceBackward})
     list_function(*function);
   nb::class_<PythonIndex>(module, "VoxelIndex", "The points of each voxel.")

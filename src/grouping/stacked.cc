@@ -25,7 +25,7 @@ namespace {
 using rows::ChannelSums;
 template <class T>
 using Lane = rows::LaneOf<T>;
-constexpr std::int64_t kWidth = ChannelSums<float>::kWidth;
+constexpr std::int64_t kWidth = ChannelSums<float>::kMost;  // of a block, at most
 
 template <class F>
 void visit_bytes(std::int64_t bytes, const F& f) {
@@ -133,7 +133,7 @@ void group_points_stacked_backward(const ConstTensor& grad_out, const ConstTenso
   call.chose("by channels", is_parallel ? context.threads() : 1);
   visit_float(grad_out.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    ChannelSums<T> sums(grad_features);
+    ChannelSums<T> sums(grad_features, 2 * context.threads());
     Scratch& scratch = call.scratch(array_bytes<std::int32_t>(count) + Starts::bytes(batch) + sums.bytes());
     auto* index = scratch.take<std::int32_t>(count);
     const Starts starts(scratch, batch);
@@ -157,18 +157,12 @@ void group_points_stacked_backward(const ConstTensor& grad_out, const ConstTenso
     };
     parallel_for(context, tasks, is_parallel ? 1 : tasks, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
-        const std::int64_t b = i / sums.blocks(), channel = i % sums.blocks() * kWidth;
+        const std::int64_t b = i / sums.blocks(), channel = sums.first_channel(i % sums.blocks());
         sums.clear(starts.rows[b], starts.rows[b + 1], channel);
         const std::int64_t step = std::max<std::int64_t>(1, (1 << 16) / std::max<std::int64_t>(samples, 1));
         for (const Piece centers : pieces(starts.centers[b], starts.centers[b + 1], step)) {
           if (stop.is_asked()) return;
-          for (std::int64_t p = centers.begin; p < centers.end(); ++p) {
-            if (sums.width(channel) == kWidth) {
-              add(p, channel, kWidth);
-            } else {
-              add(p, channel, sums.width(channel));
-            }
-          }
+          for (std::int64_t p = centers.begin; p < centers.end(); ++p) add(p, channel, sums.width(channel));
         }
         sums.finish(starts.rows[b], starts.rows[b + 1], channel);
       }
@@ -207,7 +201,7 @@ void three_interpolate_stacked_backward(const ConstTensor& grad_out, const Const
   call.chose("by channels", is_parallel ? context.threads() : 1);
   visit_float(grad_out.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    ChannelSums<T> sums(grad_features);
+    ChannelSums<T> sums(grad_features, 2 * context.threads());
     Scratch& scratch = call.scratch(array_bytes<std::int32_t>(count) + sums.bytes());
     auto* index = scratch.take<std::int32_t>(count);
     sums.take(scratch);
@@ -225,17 +219,12 @@ void three_interpolate_stacked_backward(const ConstTensor& grad_out, const Const
     };
     const std::int64_t blocks = sums.blocks();
     parallel_for(context, blocks, is_parallel ? 1 : blocks, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t channel = begin * kWidth; channel < end * kWidth; channel += kWidth) {
+      for (std::int64_t block = begin; block < end; ++block) {
+        const std::int64_t channel = sums.first_channel(block);
         sums.clear(0, rows, channel);
         for (const Piece piece : pieces(0, centers, 1 << 16)) {
           if (stop.is_asked()) return;
-          for (std::int64_t p = piece.begin; p < piece.end(); ++p) {
-            if (sums.width(channel) == kWidth) {
-              add(p, channel, kWidth);
-            } else {
-              add(p, channel, sums.width(channel));
-            }
-          }
+          for (std::int64_t p = piece.begin; p < piece.end(); ++p) add(p, channel, sums.width(channel));
         }
         sums.finish(0, rows, channel);
       }

@@ -19,6 +19,31 @@ std::vector<float> values(FuzzInput& in, std::int64_t count) {
   return made;
 }
 
+// The gradient of the activation of these products.
+void run_activation(const std::vector<float>& products, const std::vector<float>& weights, std::int64_t inner,
+                    const MoeExpertsParams& form, FuzzInput& in, Context& context) {
+  const auto rows = static_cast<std::int64_t>(weights.size());
+  const auto both = rows == 0 ? 0 : static_cast<std::int64_t>(products.size()) / rows;
+  const auto inner_grad = values(in, rows * inner);
+  const auto expected = reference::expert_activation_backward({products.begin(), products.end()},
+                                                              {inner_grad.begin(), inner_grad.end()},
+                                                              {weights.begin(), weights.end()}, inner, form);
+  std::vector<float> grad(products.size()), weighted(inner_grad.size()), of_weights(weights.size());
+  expert_activation_backward(view(products.data(), {rows, both}), view(inner_grad.data(), {rows, inner}),
+                             view(weights.data(), {rows}), view(grad.data(), {rows, both}),
+                             view(weighted.data(), {rows, inner}), view(of_weights.data(), {rows}),
+                             {form.activation, form.gated, form.interleaved, form.alpha, form.limit},
+                             context);
+  const auto is_near = [](const std::vector<float>& found, const std::vector<double>& right) {
+    double largest = 1;
+    for (double v : right) largest = std::max(largest, std::abs(v));
+    for (std::size_t i = 0; i < right.size(); ++i) require(std::abs(found[i] - right[i]) <= 1e-4 * largest);
+  };
+  is_near(grad, expected.products);
+  is_near(weighted, expected.inner);
+  is_near(of_weights, expected.weights);
+}
+
 void run_block(FuzzInput& in) {
   const reference::ExpertBlock b{in.between(0, 20), in.between(0, 4), in.between(0, 5), in.between(1, 40),
                                  in.between(0, 20)};
@@ -58,6 +83,17 @@ void run_block(FuzzInput& in) {
     for (double v : expected) largest = std::max(largest, std::abs(v));
     for (std::size_t i = 0; i < expected.size(); ++i)
       require(std::abs(out[0][i] - expected[i]) <= 1e-4 * largest);
+    // The same block with its products.
+    std::vector<float> y(x.size(), -1.f), products(static_cast<std::size_t>(b.tokens * b.choices * up), -1.f);
+    Context context({.threads = 2, .isa = isa});
+    moe_experts_forward(view(x.data(), {b.tokens, b.hidden}), view(ids.data(), {b.tokens, b.choices}),
+                        view(gates.data(), {b.tokens, b.choices}),
+                        view(w13.data(), {b.experts, up, b.hidden}),
+                        view(w2.data(), {b.experts, b.hidden, b.inner}), nullptr, nullptr,
+                        view(y.data(), {b.tokens, b.hidden}),
+                        view(products.data(), {b.tokens * b.choices, up}), params, context);
+    require(y.empty() || std::memcmp(y.data(), out[0].data(), y.size() * sizeof(float)) == 0);
+    run_activation(products, gates, b.inner, params, in, context);
   }
 }
 

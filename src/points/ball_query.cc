@@ -24,7 +24,7 @@ void query_balls(Call& call, const ConstTensor& xyz, const Starts& points, const
                  double min_radius) {
   const FpEnvironment environment;  // the caller's may round otherwise, or trap
   const std::int64_t nsample = idx.shape[idx.rank - 1];
-  const int workers = workers_for(call, queries.most() / kQueryGrain + 1);
+  const int workers = workers_for(call.context(), queries.most() / kQueryGrain + 1);
   call.chose("leaves", workers);
   auto* counts = static_cast<std::int32_t*>(found.data);
   visit_lane(xyz.dtype, [&](auto type) {
@@ -38,7 +38,7 @@ void query_balls(Call& call, const ConstTensor& xyz, const Starts& points, const
     visit_index(idx.dtype, [&](auto index) {
       auto* to = static_cast<typename decltype(index)::type*>(idx.data);
       for_clouds(
-          call, points, queries, workers,
+          call.context(), points, queries, workers,
           [&](std::int64_t b) {
             cloud.set(static_cast<const Real*>(xyz.data) + 3 * points.first(b), points.count(b),
                       queries.count(b));

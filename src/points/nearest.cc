@@ -23,7 +23,7 @@ void find_nearest(Call& call, const ConstTensor& xyz, const Starts& points, cons
                   bool are_rows_global) {
   const FpEnvironment environment;  // the caller's may round otherwise, or trap
   const std::int64_t k = idx.shape[idx.rank - 1];
-  const int workers = workers_for(call, queries.most() / (4 * kBlockGrain) + 1);
+  const int workers = workers_for(call.context(), queries.most() / (4 * kBlockGrain) + 1);
   call.chose("leaves", workers);
   visit_lane(xyz.dtype, [&](auto type) {
     using Real = typename decltype(type)::type;

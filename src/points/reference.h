@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -53,6 +54,26 @@ std::vector<std::int64_t> first_points(const Real* points, std::int64_t count, c
 template <class Real>
 bool is_in_ball(Real square, Real radius, Real min_radius) {
   return square < radius * radius && (square >= min_radius * min_radius || square == 0);
+}
+
+template <class Real>
+bool is_in_cube(const Real* p, const Real* query, Real radius) {
+  for (int k = 0; k < 3; ++k)
+    if (!(std::abs(p[k] - query[k]) <= radius)) return false;
+  return true;
+}
+
+// The cell of a point in the cube around a query, -1 outside. Only the cell is limited, not k in each axis.
+template <class Real>
+std::int64_t cell_of_cube(const Real* p, const Real* query, Real radius, const std::int64_t* grid) {
+  if (!is_in_cube(p, query, radius)) return -1;
+  std::int64_t cell = 0;
+  for (int k = 0; k < 3; ++k) {
+    const Real place = std::floor((p[k] - query[k] + radius) / (radius * 2 / static_cast<Real>(grid[k])));
+    cell = cell * grid[k];
+    for (std::int64_t below = 1; below <= grid[k] && place >= static_cast<Real>(below); ++below) ++cell;
+  }
+  return std::min(cell, grid[0] * grid[1] * grid[2] - 1);
 }
 
 // The k nearest points by distance and row: pairs of both, only of those with d2 < limit.

@@ -115,4 +115,50 @@ inline constexpr const Signature& kKnn = signature([] {
                {kMostPoints, at_most("k", "2147483647")}};
 });
 
+// -- lists of neighbours, vector pooling -------------------------------------------------------------------
+
+inline constexpr ScalarSpec kAllNeighbors = by_default(2147483647, scalar("nsample", 0, 2147483647));
+inline constexpr ScalarSpec kPoolMode = by_default("mean", choice("mode", "mean sum first"));
+inline constexpr RuleSpec kMostQueries = at_most("queries", "2147483647");
+inline constexpr ArgumentSpec kListRows = in("rows", kIndices, "entries");
+inline constexpr ArgumentSpec kListStarts = in("starts", kIndices, "queries + 1");
+
+inline constexpr const Signature& kNeighborLists = signature([] {
+  return Draft{
+      "neighbor_lists",
+      "points batch queries computed(entries)",
+      {kRadius, kAllNeighbors, by_default("cube", choice("region", "cube ball"))},
+      {kStackedCloud, kCounts, kStackedQueries, kQueryCounts, shortened(out("rows", kIndices, "entries")),
+       out("starts", dtypes(DType::i64), "queries + 1")},
+      {kMostPoints}};
+});
+inline constexpr const Signature& kThreeNnOfLists = signature([] {
+  return Draft{"three_nn_of_lists",
+               "points queries cells entries",
+               {},
+               {kStackedCloud, in("centers", like("xyz"), "queries, cells, 3"), kListRows, kListStarts,
+                out("dist2", like("xyz"), "queries, cells, 3"), out("idx", kIndices, "queries, cells, 3")},
+               {kMostPoints}};
+});
+inline constexpr const Signature& kVectorPool = signature([] {
+  return Draft{"vector_pool",
+               "points channels queries entries slots",
+               {kRadius, vector("grid", "3", 1, 1024), kPoolMode, kAllNeighbors},
+               {kStackedCloud, in("features", like("xyz"), "points, channels"), kStackedQueries, kListRows,
+                kListStarts, out("pooled", like("xyz"), "queries, volume(grid), slots"),
+                out("local_xyz", like("xyz"), "queries, volume(grid), 3"),
+                out("cell_counts", dtypes(DType::i32), "queries, volume(grid)"),
+                out("grouped", dtypes(DType::i32), "entries, 3")},
+               {kMostPoints, kMostQueries}};
+});
+inline constexpr const Signature& kVectorPoolBackward = signature([] {
+  return Draft{
+      "vector_pool_backward",
+      "queries cells slots entries points channels",
+      {kPoolMode},
+      {in("grad_pooled", kGeometry, "queries, cells, slots"), in("cell_counts", kIndices, "queries, cells"),
+       in("grouped", kIndices, "entries, 3"), out("grad_features", like("grad_pooled"), "points, channels")},
+      {kMostPoints, kMostQueries, at_most("cells", "2147483647")}};
+});
+
 }  // namespace turnout::families::points

@@ -24,6 +24,9 @@ class Starts {
   // Reads each count once. Rejects the call unless they are 0 or more and sum to `rows`, the rows of `of`.
   Starts(core::Call& call, core::Scratch& scratch, std::string_view name, const ConstTensor& counts,
          std::int64_t rows, std::string_view of);
+  // The same for the search of sizes, which has no Call: throws Error.
+  Starts(core::Scratch& scratch, std::string_view op, std::string_view name, const ConstTensor& counts,
+         std::int64_t rows, std::string_view of);
 
   std::int64_t samples() const { return samples_; }
   std::int64_t first(std::int64_t sample) const { return starts_[sample]; }
@@ -39,6 +42,10 @@ class Starts {
   }
 
  private:
+  template <class Refuse>
+  void read(const ConstTensor& counts, std::int64_t rows, std::string_view name, std::string_view of,
+            const Refuse& refuse);
+
   std::int64_t samples_;
   std::int64_t* starts_;
 };

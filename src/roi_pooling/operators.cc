@@ -74,7 +74,7 @@ std::span<const Operator> operators() {
           {.definition = define<&definition::roiaware_pool3d_backward>,
            .is_exact = true,
            .prepare = enlarge_rois_of_gradient}),
-      op<&roiaware_points>(kRoiawarePoints, "out_size=2 max_points=8 roi_count=3 point_count=9 pairs=9",
+      op<&roiaware_points>(kRoiawarePoints, "out_size=2 max_points=8 roi_count=3 point_count=9 pairs=24",
                            {.definition = define<&definition::roiaware_points>,
                             .is_exact = true,
                             .prepare = enlarge_rois,

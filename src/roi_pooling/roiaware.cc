@@ -67,7 +67,7 @@ void pool_avg(const T* features, std::int64_t channels, const std::int32_t* poin
 template <class T>
 void first_maxima(const T* features, std::int64_t channels, const std::int32_t* points, std::int64_t count,
                   std::int64_t width, std::int32_t* at) {
-  Lane<T> best[ChannelSums<T>::kWidth];
+  Lane<T> best[ChannelSums<T>::kMost];
   std::fill_n(best, width, -std::numeric_limits<Lane<T>>::infinity());
   std::fill_n(at, width, -1);
   for (std::int64_t i = 0; i < count; ++i) {
@@ -180,7 +180,7 @@ void roiaware_pool3d_backward(const ConstTensor& grad_pooled, const ConstTensor&
   call.chose("lists by cell", is_parallel ? context.threads() : 1);
   visit_float(grad_pooled.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    ChannelSums<T> sums(grad_features);
+    ChannelSums<T> sums(grad_features, 2 * context.threads());
     sums.take(call.scratch(sums.bytes()));
     const auto *grad = static_cast<const T*>(grad_pooled.data), *from = static_cast<const T*>(features.data);
     const Stop stop;
@@ -188,8 +188,17 @@ void roiaware_pool3d_backward(const ConstTensor& grad_pooled, const ConstTensor&
       const std::int64_t width = sums.width(channel);
       lists.for_cells(roi, [&](std::int64_t cell, const std::int32_t* its, std::int64_t count) {
         const T* g = grad + (roi * cells + cell) * channels + channel;
+        if (pool_method == PoolMethod::max && count == 1) {  // as in most cells; adding 0 changes no sum
+          const T* row = from + its[0] * channels + channel;
+          Lane<T>* to = sums.at(its[0], channel);
+          for (std::int64_t c = 0; c < width; ++c) {
+            const bool is_taken = to_float(row[c]) > -std::numeric_limits<Lane<T>>::infinity();
+            to[c] += is_taken ? to_float(g[c]) : Lane<T>(0);
+          }
+          return;
+        }
         if (pool_method == PoolMethod::max) {
-          std::int32_t at[ChannelSums<T>::kWidth];
+          std::int32_t at[ChannelSums<T>::kMost];
           first_maxima(from + channel, channels, its, count, width, at);
           for (std::int64_t c = 0; c < width; ++c)
             if (at[c] >= 0) *sums.at(at[c], channel + c) += to_float(g[c]);
@@ -204,8 +213,8 @@ void roiaware_pool3d_backward(const ConstTensor& grad_pooled, const ConstTensor&
     };
     const std::int64_t blocks = sums.blocks();
     parallel_for(context, blocks, is_parallel ? 1 : blocks, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t channel = begin * sums.kWidth; channel < end * sums.kWidth; channel += sums.kWidth) {
-        if (channel >= channels) return;
+      for (std::int64_t block = begin; block < end; ++block) {
+        const std::int64_t channel = sums.first_channel(block);
         sums.clear(0, rows, channel);
         for (std::int64_t roi = 0; roi < count_of_rois; ++roi) {
           if (stop.is_asked()) return;
@@ -222,6 +231,7 @@ std::int64_t roiaware_points(const ConstTensor& rois, const ConstTensor& points,
                              std::int64_t max_points, BoxZ z, double margin, const Caller& caller) {
   Call call(caller, kRoiawarePoints, {rois, points, cell_of, point_of},
             {as_scalar(out_size), max_points, z, margin});
+  if (call.nothing_to_do()) return 0;
   const CellPoints lists = list_points(call.context(), rois, points, out_size, max_points, z, margin);
   return write_pairs(call, lists, rois.shape[0], CellRule(out_size, max_points).cells(), cell_of, point_of);
 }

@@ -22,10 +22,14 @@ template <class T>
 class ChannelSums {
  public:
   using Lane = LaneOf<T>;
-  static constexpr std::int64_t kWidth = 16;  // channels of a block: a cache line of f32
+  static constexpr std::int64_t kLeast = 16, kMost = 64;  // channels of a block; 16 of f32 are a cache line
 
-  explicit ChannelSums(const Tensor& result)
-      : result_(static_cast<T*>(result.data)), rows_(result.shape[0]), channels_(result.shape[1]) {}
+  // Blocks are as wide as `tasks` of them allow: wide ones read memory in longer pieces.
+  ChannelSums(const Tensor& result, std::int64_t tasks)
+      : result_(static_cast<T*>(result.data)),
+        rows_(result.shape[0]),
+        channels_(result.shape[1]),
+        block_(std::clamp(channels_ / std::max<std::int64_t>(tasks, 1) / kLeast * kLeast, kLeast, kMost)) {}
   std::size_t bytes() const { return sizeof(T) == 2 ? core::array_bytes<Lane>(rows_ * channels_) : 0; }
   void take(core::Scratch& scratch) {
     if constexpr (sizeof(T) == 2) {
@@ -35,8 +39,9 @@ class ChannelSums {
     }
   }
 
-  std::int64_t blocks() const { return (channels_ - 1) / kWidth + 1; }
-  std::int64_t width(std::int64_t channel) const { return std::min(kWidth, channels_ - channel); }
+  std::int64_t blocks() const { return (channels_ - 1) / block_ + 1; }
+  std::int64_t first_channel(std::int64_t block) const { return block * block_; }
+  std::int64_t width(std::int64_t channel) const { return std::min(block_, channels_ - channel); }
   Lane* at(std::int64_t row, std::int64_t channel) const { return sums_ + row * channels_ + channel; }
 
   // Before the first and after the last addition to rows first .. last-1 of a block.
@@ -53,7 +58,7 @@ class ChannelSums {
  private:
   T* const result_;
   Lane* sums_ = nullptr;
-  const std::int64_t rows_, channels_;
+  const std::int64_t rows_, channels_, block_;
 };
 
 }  // namespace turnout::rows

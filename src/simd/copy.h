@@ -16,6 +16,7 @@ namespace turnout::core {
 // Whether an output of this size is streamed, because it would evict everything else from the cache. What
 // fits the cache is stored through it, which takes half the time. See caches.cc.
 std::int64_t stream_limit();
+void set_stream_limit(std::int64_t bytes);  // for tests
 inline bool is_streamed(std::int64_t bytes) { return bytes >= stream_limit(); }
 
 // The bytes of input that a thread takes at a time: enough to amortise the scheduling, few enough to balance

@@ -208,9 +208,11 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetTensorAndDataFromTensorSet
 #endif
 
 /* The operators. */
+#include "boxes.h"
 #include "dynamic_scatter.h"
 #include "moe_dispatch.h"
 #include "mutual_information.h"
+#include "points.h"
 #include "sparse_conv.h"
 /* Operators that MLU-OPS does not have. */
 #include "moe_re_routing.h"

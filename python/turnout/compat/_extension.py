@@ -93,6 +93,10 @@ class Checks:
             )
         return value.detach()
 
+    def size(self, name: str, value: int) -> None:
+        """Sets a size that values determine."""
+        self._sizes[name] = value
+
     def _size(self, dim: str) -> int | None:
         return int(dim) if dim.isdecimal() else self._sizes.get(dim)
 

@@ -18,12 +18,28 @@ from turnout.compat._install import Installation, missing
 from turnout.torch.messages import own_messages
 
 __all__ = [
+    "gather_coo",
+    "gather_csr",
     "install",
     "scatter",
     "scatter_add",
     "scatter_max",
     "scatter_mean",
+    "scatter_min",
+    "scatter_softmax",
     "scatter_sum",
+    "segment_add_coo",
+    "segment_add_csr",
+    "segment_coo",
+    "segment_csr",
+    "segment_max_coo",
+    "segment_max_csr",
+    "segment_mean_coo",
+    "segment_mean_csr",
+    "segment_min_coo",
+    "segment_min_csr",
+    "segment_sum_coo",
+    "segment_sum_csr",
     "uninstall",
 ]
 
@@ -98,6 +114,35 @@ def scatter_max(
 
 
 @own_messages()
+def scatter_min(
+    src: torch.Tensor,
+    index: torch.Tensor,
+    dim: int = -1,
+    out: torch.Tensor | None = None,
+    dim_size: int | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """:func:`turnout.torch.scatter_min` with torch_scatter's arguments; ``out`` must be None."""
+    _refuse_out("scatter_min", out)
+    return own.scatter_min(src, index, dim, dim_size)
+
+
+@own_messages()
+def scatter_softmax(
+    src: torch.Tensor, index: torch.Tensor, dim: int = -1, dim_size: int | None = None
+) -> torch.Tensor:
+    """:func:`turnout.torch.scatter_softmax` with torch_scatter's default of ``dim``."""
+    return own.scatter_softmax(src, index, dim, dim_size)
+
+
+def _refuse_reduce(name: str, reduce: str) -> None:
+    expected = "'sum', 'add', 'mean', 'min' or 'max'"
+    if reduce == "mul":
+        raise NotImplementedError(f"{name}: reduce is '{reduce}', expected {expected}")
+    if reduce not in ("sum", "add", "mean", "min", "max"):
+        raise ValueError(f"{name}: reduce is {reduce!r}, expected {expected}")
+
+
+@own_messages()
 def scatter(
     src: torch.Tensor,
     index: torch.Tensor,
@@ -106,30 +151,134 @@ def scatter(
     dim_size: int | None = None,
     reduce: str = "sum",
 ) -> torch.Tensor:
-    """Reduces by 'sum' or 'add', 'mean' or 'max'. For 'max', returns the values only."""
+    """Reduces by 'sum' or 'add', 'mean', 'min' or 'max'. For 'min' and 'max', returns the values only."""
     _refuse_out("scatter", out)
-    if reduce in ("sum", "add"):
-        return own.scatter_sum(src, index, dim, dim_size)
+    _refuse_reduce("scatter", reduce)
     if reduce == "mean":
         return scatter_mean(src, index, dim, None, dim_size)
-    if reduce == "max":
-        return own.scatter_max(src, index, dim, dim_size)[0]
-    if reduce in ("min", "mul"):
-        raise NotImplementedError(f"scatter: reduce is '{reduce}', expected 'sum', 'add', 'mean' or 'max'")
-    raise ValueError(f"scatter: reduce is {reduce!r}, expected 'sum', 'add', 'mean' or 'max'")
+    if reduce in ("min", "max"):
+        return (own.scatter_min if reduce == "min" else own.scatter_max)(src, index, dim, dim_size)[0]
+    return own.scatter_sum(src, index, dim, dim_size)
+
+
+# -- segments: consecutive rows ----------------------------------------------------------------------------
+
+
+@own_messages()
+def segment_csr(
+    src: torch.Tensor, indptr: torch.Tensor, out: torch.Tensor | None = None, reduce: str = "sum"
+) -> torch.Tensor:
+    """:func:`turnout.torch.segment_csr` with torch_scatter's arguments; ``out`` must be None.
+
+    Reduces by 'sum' or 'add', 'mean', 'min' or 'max'; the mean of integers is rounded down.
+    """
+    _refuse_out("segment_csr", out)
+    _refuse_reduce("segment_csr", reduce)
+    return _segment_csr(src, indptr, reduce)
+
+
+def _segment_csr(src: torch.Tensor, indptr: torch.Tensor, reduce: str) -> torch.Tensor:
+    kind: Any = "sum" if reduce == "add" else reduce
+    if kind != "mean" or src.is_floating_point():
+        return own.segment_csr(src, indptr, kind)
+    sums = own.segment_csr(src, indptr)
+    counts = indptr.diff(dim=-1).clamp(min=1)
+    counts = counts.reshape(*counts.shape, *[1] * (sums.dim() - counts.dim()))
+    return sums.div(counts, rounding_mode="floor").to(src.dtype)
+
+
+@own_messages()
+def segment_coo(
+    src: torch.Tensor,
+    index: torch.Tensor,
+    out: torch.Tensor | None = None,
+    dim_size: int | None = None,
+    reduce: str = "sum",
+) -> torch.Tensor:
+    """:func:`turnout.torch.segment_coo` with torch_scatter's arguments; ``out`` must be None."""
+    _refuse_out("segment_coo", out)
+    _refuse_reduce("segment_coo", reduce)
+    return _segment_coo(src, index, dim_size, reduce)
+
+
+def _segment_coo(src: torch.Tensor, index: torch.Tensor, dim_size: int | None, reduce: str) -> torch.Tensor:
+    if reduce == "mean":
+        return scatter_mean(src, index, max(index.dim() - 1, 0), None, dim_size)
+    kind: Any = "sum" if reduce == "add" else reduce
+    return own.segment_coo(src, index, dim_size, kind)
+
+
+def _csr(name: str, reduce: Any) -> Any:
+    """A function ``segment_<reduce>_csr``; those of minima and maxima return their rows, too."""
+
+    @own_messages(name)
+    def function(src: torch.Tensor, indptr: torch.Tensor, out: torch.Tensor | None = None) -> Any:
+        _refuse_out(name, out)
+        if reduce in ("min", "max"):
+            return own.segment_csr(src, indptr, reduce, return_arg=True)
+        return _segment_csr(src, indptr, reduce)
+
+    return _named(function, name, f":func:`segment_csr` with reduce='{reduce}'", reduce)
+
+
+def _coo(name: str, reduce: Any) -> Any:
+    """A function ``segment_<reduce>_coo``; those of minima and maxima return their rows, too."""
+
+    @own_messages(name)
+    def function(
+        src: torch.Tensor,
+        index: torch.Tensor,
+        out: torch.Tensor | None = None,
+        dim_size: int | None = None,
+    ) -> Any:
+        _refuse_out(name, out)
+        if reduce in ("min", "max"):
+            both = own.scatter_min if reduce == "min" else own.scatter_max
+            return both(src, index, max(index.dim() - 1, 0), dim_size)
+        return _segment_coo(src, index, dim_size, reduce)
+
+    return _named(function, name, f":func:`segment_coo` with reduce='{reduce}'", reduce)
+
+
+def _named(function: Any, name: str, meaning: str, reduce: str) -> Any:
+    function.__name__ = function.__qualname__ = name
+    rows = "; returns also the rows, or the number of rows for none" if reduce in ("min", "max") else ""
+    function.__doc__ = f"{meaning}{rows}. ``out`` must be None."
+    return function
+
+
+segment_sum_csr = _csr("segment_sum_csr", "sum")
+segment_add_csr = _csr("segment_add_csr", "sum")
+segment_mean_csr = _csr("segment_mean_csr", "mean")
+segment_min_csr = _csr("segment_min_csr", "min")
+segment_max_csr = _csr("segment_max_csr", "max")
+segment_sum_coo = _coo("segment_sum_coo", "sum")
+segment_add_coo = _coo("segment_add_coo", "sum")
+segment_mean_coo = _coo("segment_mean_coo", "mean")
+segment_min_coo = _coo("segment_min_coo", "min")
+segment_max_coo = _coo("segment_max_coo", "max")
+
+
+@own_messages()
+def gather_csr(src: torch.Tensor, indptr: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+    """:func:`turnout.torch.gather_csr` with torch_scatter's arguments; ``out`` must be None."""
+    _refuse_out("gather_csr", out)
+    return own.gather_csr(src, indptr)
+
+
+@own_messages()
+def gather_coo(src: torch.Tensor, index: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+    """:func:`turnout.torch.gather_coo` with torch_scatter's arguments; ``out`` must be None."""
+    _refuse_out("gather_coo", out)
+    return own.gather_coo(src, index)
 
 
 # -- in torch_scatter's place ------------------------------------------------------------------------------
 
 _functions: dict[str, Any] = {
-    f.__name__: f for f in (scatter, scatter_add, scatter_max, scatter_mean, scatter_sum)
+    name: globals()[name] for name in __all__ if name not in ("install", "uninstall")
 }
-_REDUCTIONS = ("add", "sum", "mean", "min", "max")
-_MISSING = (
-    *("scatter_min", "scatter_mul", "scatter_std", "scatter_logsumexp", "scatter_softmax"),
-    *("scatter_log_softmax", "segment_csr", "segment_coo", "gather_csr", "gather_coo"),
-    *(f"segment_{reduction}_{kind}" for reduction in _REDUCTIONS for kind in ("csr", "coo")),
-)
+_MISSING = ("scatter_mul", "scatter_std", "scatter_logsumexp", "scatter_log_softmax")
 
 
 __getattr__ = missing("torch_scatter", _MISSING, ", ".join(_functions))

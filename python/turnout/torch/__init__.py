@@ -24,6 +24,8 @@ from turnout.torch import rnnt_loss_pruned as _rnnt_loss_pruned
 from turnout.torch import rnnt_pruning as _rnnt_pruning
 from turnout.torch import roi_pooling as _roi_pooling
 from turnout.torch import scatter as _scatter
+from turnout.torch import segments as _segments
+from turnout.torch import vector_pooling as _vector_pooling
 from turnout.torch import voxel_index as _voxel_index
 from turnout.torch.boxes import *
 from turnout.torch.dynamic_scatter import *
@@ -47,6 +49,8 @@ from turnout.torch.rnnt_loss_pruned import *
 from turnout.torch.rnnt_pruning import *
 from turnout.torch.roi_pooling import *
 from turnout.torch.scatter import *
+from turnout.torch.segments import *
+from turnout.torch.vector_pooling import *
 from turnout.torch.voxel_index import *
 
 __all__ = ["nn"]
@@ -65,12 +69,14 @@ __all__ += _moe_re_routing.__all__
 __all__ += _moe_routing.__all__
 __all__ += _mutual_information.__all__
 __all__ += _points.__all__
+__all__ += _vector_pooling.__all__
 __all__ += _rnnt_logprobs.__all__
 __all__ += _rnnt_loss.__all__
 __all__ += _rnnt_loss_pruned.__all__
 __all__ += _rnnt_pruning.__all__
 __all__ += _roi_pooling.__all__
 __all__ += _scatter.__all__
+__all__ += _segments.__all__
 __all__ += _voxel_index.__all__
 
 refuse_missing_gradients()

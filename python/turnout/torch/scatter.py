@@ -1,4 +1,4 @@
-"""Sums, means and maxima of groups of rows, as torch operators with gradients."""
+"""Sums, means, maxima, minima and softmax of groups of rows, as torch operators with gradients."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import torch
 from turnout.torch.messages import own_messages
 from turnout.torch.registration import gradient
 
-__all__ = ["scatter_max", "scatter_mean", "scatter_sum"]
+__all__ = ["scatter_max", "scatter_mean", "scatter_min", "scatter_softmax", "scatter_sum"]
 
 _sum = torch.ops.turnout.scatter_sum.default
 _mean = torch.ops.turnout.scatter_mean.default
 _max = torch.ops.turnout.scatter_max.default
+_min = torch.ops.turnout.scatter_min.default
 _sum_backward = torch.ops.turnout.scatter_sum_backward.default
 _mean_backward = torch.ops.turnout.scatter_mean_backward.default
 _max_backward = torch.ops.turnout.scatter_max_backward.default
@@ -45,6 +46,12 @@ def _(saved, grad):
 @gradient("scatter_max", of="src", saves="index argmax", constant="argmax", materialize=False)
 def _(saved, grad, _):
     return {} if grad is None else {"src": _max_backward(grad, saved.index, saved.argmax)}
+
+
+# The gradient of a minimum goes to the row of argmin, as that of a maximum goes to the row of argmax.
+@gradient("scatter_min", of="src", saves="index argmin", constant="argmin", materialize=False)
+def _(saved, grad, _):
+    return {} if grad is None else {"src": _max_backward(grad, saved.index, saved.argmin)}
 
 
 @gradient("scatter_max_backward", of="grad_out", saves="grad_out index argmax")
@@ -196,3 +203,49 @@ def scatter_max(
         ([[4.0, 9.0], [0.0, 0.0], [2.0, 8.0]], [[2, 0], [3, 3], [1, 1]])
     """
     return _reduced("scatter_max", _max, src, index, dim, dim_size)
+
+
+@own_messages()
+def scatter_min(
+    src: torch.Tensor, index: torch.Tensor, dim: int = 0, dim_size: int | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The minimum of each group, and the rows it comes from; arguments are those of :func:`scatter_sum`.
+
+    Returns out and argmin, int64. The definition is that of :func:`turnout.scatter_min`: the first of equal
+    rows counts; where nothing is smaller than the greatest finite number, as in a group without rows, out is
+    0 and argmin is ``src.shape[dim]``. The whole gradient goes to the row of argmin.
+
+    Example:
+        >>> src = torch.tensor([[1.0, 9.0], [2.0, 8.0], [4.0, 0.0]], requires_grad=True)
+        >>> index = torch.tensor([0, 2, 0])
+        >>> out, argmin = turnout.torch.scatter_min(src, index)
+        >>> out.tolist(), argmin.tolist()  # 3, the number of rows, means none
+        ([[1.0, 0.0], [0.0, 0.0], [2.0, 8.0]], [[0, 2], [3, 3], [1, 1]])
+    """
+    return _reduced("scatter_min", _min, src, index, dim, dim_size)
+
+
+@own_messages()
+def scatter_softmax(
+    src: torch.Tensor, index: torch.Tensor, dim: int = 0, dim_size: int | None = None
+) -> torch.Tensor:
+    """The softmax over the rows of each group: ``exp(src - max) / sum``, with the shape of ``src``.
+
+    Arguments are those of :func:`scatter_sum`; ``src`` has floating-point numbers and gradients of any order.
+
+    Example:
+        >>> src = torch.tensor([0.0, 2.0, 0.0])
+        >>> turnout.torch.scatter_softmax(src, torch.tensor([0, 2, 0])).tolist()
+        [0.5, 1.0, 0.5]
+    """
+    if not src.is_floating_point():
+        dtype = str(src.dtype).removeprefix("torch.")
+        raise TypeError(f"scatter_softmax: src has dtype {dtype}, expected floating-point numbers")
+    dim = _normal_dim("scatter_softmax", src, dim)
+    if index.dim() == 1 and src.dim() > 1:  # the index of dimension `dim`
+        index = index.reshape([-1 if d == dim else 1 for d in range(src.dim())])
+    with torch.no_grad():  # the result does not depend on what is subtracted
+        largest = scatter_max(src, index, dim, dim_size)[0]
+    where = _expanded("scatter_softmax", index, src).long()
+    powers = (src - largest.gather(dim, where)).exp()
+    return powers / scatter_sum(powers, index, dim, largest.shape[dim]).gather(dim, where)

@@ -78,7 +78,8 @@ void log_quietly(const char* message) noexcept {
 Slot slot_of(const Described& described) {
   if (described.count != nullptr) {
     static constexpr std::int64_t kStride[1] = {1};
-    return described.data == nullptr ? Slot() : Slot(described.data, DType::i64, described.count, kStride, 1);
+    return described.data == nullptr ? Slot()
+                                     : Slot(described.data, described.dtype, described.count, kStride, 1);
   }
   if (described.desc == nullptr) {
     Slot absent;
@@ -90,12 +91,10 @@ Slot slot_of(const Described& described) {
   const mluOpTensorStruct& desc = *described.desc;
   const std::int64_t* shape = desc.shape.data();
   if (desc.shape.empty()) shape = desc.elements == 0 ? nullptr : kScalar;
-  return {described.data,
-          dtype_of_c(desc.dtype),
-          shape,
-          desc.stride.data(),
-          static_cast<int>(desc.shape.size()),
-          mluOpGetNameOfTensorLayout(desc.layout)};
+  Slot slot(described.data, dtype_of_c(desc.dtype), shape, desc.stride.data(),
+            static_cast<int>(desc.shape.size()), mluOpGetNameOfTensorLayout(desc.layout));
+  slot.is_array = desc.layout == MLUOP_LAYOUT_ARRAY;
+  return slot;
 }
 
 void fill(Tensor& tensor, const Slot& slot) {
@@ -148,19 +147,37 @@ mluOpStatus_t fail_as_thrown(bool logged) noexcept {
   }
 }
 
+namespace {
+
+// Refuses a call without a handle, unless a step that precedes Check::handle does.
+mluOpStatus_t refuse_handle(const Signature& signature, const Slot* slots, int count,
+                            std::initializer_list<ScalarValue> scalars) noexcept {
+  try {
+    Arguments(signature, slots, count, scalars.begin(), static_cast<int>(scalars.size()))
+        .check_before_handle();
+  } catch (...) {
+    return fail_as_thrown();
+  }
+  return refuse_null(signature.op, "handle");
+}
+
+}  // namespace
+
 mluOpStatus_t call_erased(mluOpHandle_t handle, const Signature& signature, const Renames& renames,
                           const Described* described, int count, std::initializer_list<ScalarValue> scalars,
                           const Workspace& workspace, Slot* slots, Tensor* tensors, ErasedBody run,
                           const void* body) noexcept {
-  if (handle == nullptr) return refuse_null(signature.op, "handle");
+  for (int i = 0; i < count; ++i) slots[i] = slot_of(described[i]);
+  if (handle == nullptr) return refuse_handle(signature, slots, count, scalars);
   try {
-    for (int i = 0; i < count; ++i) slots[i] = slot_of(described[i]);
     Arguments arguments(signature, slots, count, scalars.begin(), static_cast<int>(scalars.size()), workspace,
                         handle->context.threads(), handle->context.isa());
     if (!check_and_log(arguments)) return succeed();
     for (int i = 0; i < count; ++i) fill(tensors[i], slots[i]);
     const CallerNames names{.op = signature.op, .renames = renames, .arguments = &arguments};
-    const CallDetails details{.workspace = workspace, .names = &names};
+    // A workspace whose size is not compared with what a plan needs may overlap tensors, and is not used.
+    const Workspace checked = signature.scratch.bytes == nullptr ? Workspace{} : workspace;
+    const CallDetails details{.workspace = checked, .names = &names};
     run(body, details.caller(handle->context), tensors);
     return succeed();
   } catch (...) {

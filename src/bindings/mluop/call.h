@@ -55,7 +55,8 @@ namespace turnout::bindings {
 struct Described {
   mluOpTensorDescriptor_t desc;
   const void* data;
-  const std::int64_t* count = nullptr;  // if set, `desc` is unused and `data` is an array of *count int64
+  const std::int64_t* count = nullptr;  // if set, `desc` is unused and `data` is an array of *count elements
+  DType dtype = DType::i64;             // of that array
 };
 
 // Fills a result of a skipped call with `byte` (0 or 0xFF); does nothing if the pointer is null. Bytes,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from turnout.compat import _bev
 from turnout.compat._extension import Table, functions_of
 from turnout.compat._install import Undo, enter_module, undo_all
 from turnout.compat._rotate_iou import rotate_iou_gpu_eval
@@ -58,11 +59,11 @@ MODULES: dict[str, Table] = {
         "hard_voxelize": hard_voxelize,
     },
     f"{_PROJECTS}.bev_pool.bev_pool_ext": {
-        "bev_pool_backward": None,
-        "bev_pool_forward": None,
+        "bev_pool_backward": _bev.bev_pool_backward,
+        "bev_pool_forward": _bev.bev_pool_forward,
     },
     "projects.DSVT.dsvt.ops.ingroup_inds.ingroup_inds_cuda": {
-        "forward": None,
+        "forward": _bev.ingroup_forward,
     },
 }
 

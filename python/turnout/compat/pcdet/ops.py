@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from turnout.compat import _boxes
+from turnout.compat import _bev, _boxes
 from turnout.compat._extension import Table
+from turnout.compat.pcdet import grouping, points, roi_pooling, vector_pooling
 from turnout.torch.messages import own_messages
 
 # -- pcdet.ops.iou3d_nms -----------------------------------------------------------------------------------
@@ -97,7 +98,7 @@ def points_in_boxes_cpu(boxes_tensor: Tensor, pts_tensor: Tensor, pts_indices_te
     return 1
 
 
-# -- the modules: None for a function that Turnout does not have -------------------------------------------
+# -- the modules -------------------------------------------------------------------------------------------
 
 MODULES: dict[str, Table] = {
     "pcdet.ops.iou3d_nms.iou3d_nms_cuda": {
@@ -111,45 +112,45 @@ MODULES: dict[str, Table] = {
         "paired_boxes_overlap_bev_gpu": paired_boxes_overlap_bev_gpu,
     },
     "pcdet.ops.roiaware_pool3d.roiaware_pool3d_cuda": {
-        "backward": None,
-        "forward": None,
+        "backward": roi_pooling.roiaware_backward,
+        "forward": roi_pooling.roiaware_forward,
         "points_in_boxes_cpu": points_in_boxes_cpu,
         "points_in_boxes_gpu": points_in_boxes_gpu,
     },
     "pcdet.ops.roipoint_pool3d.roipoint_pool3d_cuda": {
-        "forward": None,
+        "forward": roi_pooling.roipoint_forward,
     },
     "pcdet.ops.pointnet2.pointnet2_batch.pointnet2_batch_cuda": {
-        "ball_query_wrapper": None,
-        "farthest_point_sampling_wrapper": None,
-        "gather_points_grad_wrapper": None,
-        "gather_points_wrapper": None,
-        "group_points_grad_wrapper": None,
-        "group_points_wrapper": None,
-        "three_interpolate_grad_wrapper": None,
-        "three_interpolate_wrapper": None,
-        "three_nn_wrapper": None,
+        "ball_query_wrapper": points.ball_query_wrapper,
+        "farthest_point_sampling_wrapper": points.farthest_point_sampling_wrapper,
+        "gather_points_grad_wrapper": grouping.gather_points_grad_wrapper,
+        "gather_points_wrapper": grouping.gather_points_wrapper,
+        "group_points_grad_wrapper": grouping.group_points_grad_wrapper,
+        "group_points_wrapper": grouping.group_points_wrapper,
+        "three_interpolate_grad_wrapper": grouping.three_interpolate_grad_wrapper,
+        "three_interpolate_wrapper": grouping.three_interpolate_wrapper,
+        "three_nn_wrapper": points.three_nn_wrapper,
     },
     "pcdet.ops.pointnet2.pointnet2_stack.pointnet2_stack_cuda": {
-        "ball_query_wrapper": None,
-        "farthest_point_sampling_wrapper": None,
-        "group_points_grad_wrapper": None,
-        "group_points_wrapper": None,
-        "query_stacked_local_neighbor_idxs_wrapper_stack": None,
-        "query_three_nn_by_stacked_local_idxs_wrapper_stack": None,
-        "stack_farthest_point_sampling_wrapper": None,
-        "three_interpolate_grad_wrapper": None,
-        "three_interpolate_wrapper": None,
-        "three_nn_wrapper": None,
-        "vector_pool_grad_wrapper": None,
-        "vector_pool_wrapper": None,
-        "voxel_query_wrapper": None,
+        "ball_query_wrapper": points.stack_ball_query_wrapper,
+        "farthest_point_sampling_wrapper": points.farthest_point_sampling_wrapper,
+        "group_points_grad_wrapper": grouping.stack_group_points_grad_wrapper,
+        "group_points_wrapper": grouping.stack_group_points_wrapper,
+        "query_stacked_local_neighbor_idxs_wrapper_stack": vector_pooling.query_stacked_local_neighbor_idxs,
+        "query_three_nn_by_stacked_local_idxs_wrapper_stack": vector_pooling.query_three_nn_of_lists,
+        "stack_farthest_point_sampling_wrapper": points.stack_farthest_point_sampling_wrapper,
+        "three_interpolate_grad_wrapper": grouping.stack_three_interpolate_grad_wrapper,
+        "three_interpolate_wrapper": grouping.stack_three_interpolate_wrapper,
+        "three_nn_wrapper": points.stack_three_nn_wrapper,
+        "vector_pool_grad_wrapper": vector_pooling.vector_pool_grad,
+        "vector_pool_wrapper": vector_pooling.vector_pool,
+        "voxel_query_wrapper": points.voxel_query_wrapper,
     },
     "pcdet.ops.bev_pool.bev_pool_ext": {
-        "bev_pool_backward": None,
-        "bev_pool_forward": None,
+        "bev_pool_backward": _bev.bev_pool_backward,
+        "bev_pool_forward": _bev.bev_pool_forward,
     },
     "pcdet.ops.ingroup_inds.ingroup_inds_cuda": {
-        "forward": None,
+        "forward": _bev.ingroup_forward,
     },
 }

@@ -1,0 +1,92 @@
+// Examples of segments, minima of groups, ranks and bird's-eye views that can be checked by hand.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "turnout/turnout.h"
+
+namespace turnout::test {
+namespace {
+
+using Floats = std::vector<float>;
+using Longs = std::vector<std::int64_t>;
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+TEST(SegmentCsr, Reductions) {
+  Floats src{4, 1, 1, 7, kNan, kInf}, out(4);
+  Longs indptr{0, 3, 3, 4, 6}, arg(4);
+  const auto run = [&](SegmentReduce reduce) {
+    segment_csr(view(src.data(), {6}), view(indptr.data(), {5}), view(out.data(), {4}), view(arg.data(), {4}),
+                reduce);
+    return out;
+  };
+  EXPECT_EQ(run(SegmentReduce::min), (Floats{1, 0, 7, 0}));  // NaN and inf are never the smallest
+  EXPECT_EQ(arg, (Longs{1, 6, 3, 6}));                       // the first of equals; 6 means none
+  EXPECT_EQ(run(SegmentReduce::max), (Floats{4, 0, 7, kInf}));
+  EXPECT_EQ(arg, (Longs{0, 6, 3, 5}));
+  src[4] = 1;
+  src[5] = 2;
+  EXPECT_EQ(run(SegmentReduce::sum), (Floats{6, 0, 7, 3}));
+  EXPECT_EQ(run(SegmentReduce::mean), (Floats{2, 0, 7, 1.5f}));
+}
+
+TEST(SegmentCsr, RowsBeforeAndAfterTheSegmentsDoNotCount) {
+  Floats src{9, 1, 2, 9}, out(2), gathered(4, 7.f);
+  Longs indptr{1, 2, 3};
+  segment_csr(view(src.data(), {4, 1}), view(indptr.data(), {3}), view(out.data(), {2, 1}), nullptr);
+  EXPECT_EQ(out, (Floats{1, 2}));
+  gather_csr(view(out.data(), {2, 1}), view(indptr.data(), {3}), view(gathered.data(), {4, 1}));
+  EXPECT_EQ(gathered, (Floats{0, 1, 2, 0}));
+  indptr = {1, 0, 3};
+  try {
+    segment_csr(view(src.data(), {4, 1}), view(indptr.data(), {3}), view(out.data(), {2, 1}), nullptr);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "segment_csr: indptr[1] is 0, expected 1 .. 4");
+  }
+}
+
+TEST(ScatterMin, MirrorsTheMaximum) {
+  Floats src{3, 2, 2, kNan, kInf, -kInf}, out(4);
+  Longs index{0, 0, 0, 1, 1, 3}, argmin(4);
+  scatter_min(view(src.data(), {6}), view(index.data(), {6}), view(out.data(), {4}),
+              view(argmin.data(), {4}));
+  EXPECT_EQ(out, (Floats{2, 0, 0, -kInf}));
+  EXPECT_EQ(argmin, (Longs{1, 6, 6, 5}));
+}
+
+TEST(IngroupIndices, SmallAndLargeNumbers) {
+  const std::int64_t far = std::int64_t{1} << 60;
+  Longs groups{3, 1, 3, 3, 1}, large{far, 7, far, far + 1, 7}, out(5);
+  ingroup_indices(view(groups.data(), {5}), view(out.data(), {5}));
+  EXPECT_EQ(out, (Longs{0, 0, 1, 2, 1}));
+  ingroup_indices(view(large.data(), {5}), view(out.data(), {5}));
+  EXPECT_EQ(out, (Longs{0, 0, 1, 0, 1}));
+  large[2] = -1;
+  EXPECT_THROW(ingroup_indices(view(large.data(), {5}), view(out.data(), {5})), Error);
+  EXPECT_EQ(out, (Longs{0, 0, 1, 0, 1}));
+}
+
+TEST(BevPool, ExampleAndGradient) {
+  Floats feats{1, 2, 4}, out(2 * 3), grad(3);
+  Longs coords{0, 1, 0, 0, 1, 2, 0, 0, 0, 1, 0, 0};  // h, w, d, b
+  bev_pool(view(feats.data(), {3, 1}), view(coords.data(), {3, 4}), view(out.data(), {1, 1, 2, 3, 1}));
+  EXPECT_EQ(out, (Floats{0, 5, 0, 0, 0, 2}));
+  bev_pool_backward(view(out.data(), {1, 1, 2, 3, 1}), view(coords.data(), {3, 4}),
+                    view(grad.data(), {3, 1}));
+  EXPECT_EQ(grad, (Floats{5, 2, 5}));
+  coords[5] = 3;
+  try {
+    bev_pool(view(feats.data(), {3, 1}), view(coords.data(), {3, 4}), view(out.data(), {1, 1, 2, 3, 1}));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "bev_pool: coords[1, 1] is 3, expected 0 .. 2, below the width");
+  }
+}
+
+}  // namespace
+}  // namespace turnout::test
