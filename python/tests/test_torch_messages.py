@@ -118,10 +118,18 @@ def test_the_function_that_was_called(function, message):
     assert "\n" not in str(caught.value)
 
 
+def public(op):
+    """The arguments of an operator's call in the registry, as its public function takes them."""
+    call = {name: value for name, value in CALLS[op].items() if name != "with_distances"}
+    if op == "voxel_query":
+        call["ranges"] = tuple(call.pop(f"{axis}_range") for axis in "zyx")
+    return call
+
+
 # Each function, with a call that succeeds; each tensor in turn is replaced by something else. Operators use
 # the call of the registry.
 FUNCTIONS = {
-    **{getattr(turnout.torch, op): call for op, call in CALLS.items() if hasattr(turnout.torch, op)},
+    **{getattr(turnout.torch, op): public(op) for op in CALLS if hasattr(turnout.torch, op)},
     turnout.torch.moe_token_unpermute: {
         **{"permuted_tokens": FEATS, "sorted_indices": COORS[:, 0], "probs": torch.ones(4)},
     },
