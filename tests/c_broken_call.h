@@ -60,8 +60,8 @@ struct BrokenCall {
     std::fill(example.vectors[name].begin(), example.vectors[name].end(), 1);
     example.vectors[name].front() = value;
   }
-  // "stride=2 mode=1 x.dtype=1 y.rank=-1": sets sizes, scalars, all elements of int64 arguments, and dtypes, and
-  // adds to ranks.
+  // "stride=2 mode=1 x.dtype=1 y.rank=-1": sets sizes, scalars, all elements of int64 arguments, and dtypes,
+  // and adds to ranks.
   void change(std::string_view changes) {
     core::split(changes, ' ', [&](std::string_view part) {
       const std::size_t eq = part.find('='), first = eq + 1 + (part[eq + 1] == '-');

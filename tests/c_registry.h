@@ -30,7 +30,7 @@ struct COperator {
   mluOpStatus_t (*query)(mluOpHandle_t handle, Descriptors descriptors, void* const* data, Scalars scalars,
                          std::size_t* workspace_size) = nullptr;
   // For each data check of the signature, changes to the example that break this check but no earlier one: of
-  // sizes, of scalars, of all elements of an argument, of its dtype ("x.dtype=1"), or of its rank ("x.rank=-1").
+  // sizes, of scalars, of all elements of an argument, of its dtype ("x.dtype=1") or rank ("x.rank=-1").
   std::string_view data_faults[8] = {};
   // Whether some results are written even if there is nothing to compute.
   bool writes_when_empty = false;

@@ -96,8 +96,8 @@ TEST(Order, RulesAndDataChecksMayBePicked) {
   EXPECT_EQ(message(1), with_code(ErrorCode::bad_param, "n is odd"));
 }
 
-// Steps that only C functions have: a scalar that is checked before the handle, layouts, and tensors that must
-// have elements.
+// Steps that only C functions have: a scalar that is checked before the handle, layouts, and tensors that
+// must have elements.
 constexpr StepSpec kOfCSteps[] = {
     {Check::scalars, ErrorCode::bad_param, "early"}, {Check::handle},
     {Check::scalars, ErrorCode::bad_param, "late"},  {Check::shapes},

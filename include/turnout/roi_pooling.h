@@ -1,8 +1,8 @@
 // Pooling of the points in boxes, the regions of interest (RoIs) of two-stage detectors.
 //
 // A box is x, y, z, dx, dy, dz, heading. A point is in a box by the rule of points_in_boxes(): |z| in the
-// closed interval, |x| and |y| in its own directions below the half extents plus `margin`. OpenPCDet's rule is
-// z = center, margin = 1e-5; mmcv's is z = bottom, margin = 0. A point or box with NaN is in nothing.
+// closed interval, |x| and |y| in its own directions below the half extents plus `margin`. OpenPCDet's rule
+// is z = center, margin = 1e-5; mmcv's is z = bottom, margin = 0. A point or box with NaN is in nothing.
 // Points and boxes are f32 or f64. Results have the same bits for any thread count and instruction set.
 #pragma once
 
@@ -20,9 +20,9 @@ enum class PoolMethod : std::uint8_t { max, avg };
 
 // Divides each box into cells and pools the features of the points of each cell.
 //
-//   i_x = floor((l_x + dx / 2) / (dx / X)), i_y likewise, l: the position of the point in the box's directions
+//   i_x = floor((l_x + dx / 2) / (dx / X)), i_y likewise, l: the point's position in the box's directions
 //   i_z = floor((z - bottom) / (dz / Z)), bottom: z - dz / 2 if z is the centre; each clamped to the cells
-//   max: the largest number of a cell's points, above -inf; avg: their sum, in ascending order, / their number
+//   max: the largest number of a cell's points, above -inf; avg: their sum in ascending order / their number
 //
 // A cell has the first `max_points` of its points. Without points, or if no number is above -inf, the result
 // is 0. NaN never is the largest.
@@ -54,7 +54,7 @@ TURNOUT_API std::int64_t roiaware_points(const ConstTensor& rois, const ConstTen
                                          double margin = 1e-5, const Caller& caller = {});
 
 // The first points of each box: pooled[b, m, s] = points[b, k], features[b, k], where k is the s-th point in
-// box m. If there are n < samples of them, row s is row s mod n; if there are none, rows are 0 and empty is 1.
+// box m. If there are n < samples of them, row s is row s mod n; if there are none, rows are 0, empty is 1.
 //
 // points [batch, points, 3], features [batch, points, channels], boxes [batch, boxes, 7], pooled [batch,
 // boxes, samples, 3 + channels], all of one dtype; empty [batch, boxes], i32.

@@ -256,7 +256,7 @@ TURNOUT_API void global_max_pool_backward(const ConstTensor& features, const Con
                                           const ConstTensor& output_grad, const ConstTensor& indices,
                                           const Tensor& input_grad, const Caller& caller = {});
 
-// The mean of the rows of each batch element; 0 without rows. The rows of an element are summed 512 at a time,
+// The mean of the rows of each batch element; 0 without rows. Rows of an element are summed 512 at a time,
 // and these sums are added in order. Within 512 rows, row i is added to s[i % 8], and the sum is
 // ((s[0]+s[1]) + (s[2]+s[3])) + ((s[4]+s[5]) + (s[6]+s[7])). Sums and quotients are in f32 (f64 for f64) and
 // rounded once.

@@ -172,8 +172,8 @@ def moe_experts_forward(
     Returns:
         out: the result of :func:`moe_experts`.
         products: ``[tokens * choices, 2 * inner]``: ``w13[e] @ hidden_states[t] + w13_bias[e]`` for the
-        choices of expert 0, then of expert 1, and so on, rounded to the dtype of the tokens. The rows of
-        choices without an expert follow and are 0.
+            choices of expert 0, then of expert 1, and so on, rounded to the dtype of the tokens. The rows of
+            choices without an expert follow and are 0.
 
     Example:
         >>> tokens, ids = np.array([[1.0], [2.0]], np.float32), np.array([[1], [0]])

@@ -72,7 +72,7 @@ def roiaware_pool3d(
         out: the array to write to.
 
     Returns:
-        pooled: ``[N, X, Y, Z, C]``, dtype of ``features``: ``out`` or a new array, a torch tensor if
+        ``out`` or a new array ``[N, X, Y, Z, C]`` with the dtype of ``features``, a torch tensor if
         ``features`` is one, otherwise a NumPy array.
 
     Example:

@@ -41,9 +41,9 @@
 // A step of the order of checks may be limited: {Check::shapes, code, "x.1 y"} checks dimension 1 of x and
 // all of y; {Check::rules, code, "space limit"} checks the rules of these names. Scalars and data checks are
 // selected in the same way. {Check::outputs_empty, code, "y z"} ends the call if y and z have no elements,
-// whatever the other outputs have. Steps before {Check::handle} must not depend on the context. A data check lists the names that it reads and receives their positions.
-// An undeclared name does not compile, nor does a size or scalar with the name of an argument. A check that
-// the grammar cannot express is an ordinary `if` that throws Error.
+// whatever the others have. Steps before {Check::handle} must not use the context. A data check lists the
+// names that it reads and receives their positions. An undeclared name does not compile, nor does a size with
+// an argument's name. A check that the grammar cannot express is an ordinary `if` that throws Error.
 #pragma once
 
 #include <array>

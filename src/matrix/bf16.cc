@@ -359,8 +359,8 @@ void multiply_packed(const void* const* from, float* const* to, std::int64_t row
 constexpr std::int64_t kTogether = 256;  // rows whose pairs with 32 columns stay in the L1 cache
 constexpr std::int64_t kDepthBlock = 128;
 
-// The pairs of kRows elements of each pair of rows, one such panel after another for the elements from `first`
-// on: panels[i / kRows][j][i % kRows] = (rows[2 j][first + i], rows[2 j + 1][first + i]), 0 for i >= elements.
+// The pairs of kRows elements of each pair of rows, one panel after another for elements from `first` on:
+// panels[i / kRows][j][i % kRows] = (rows[2 j][first + i], rows[2 j + 1][first + i]), 0 for i >= elements.
 void pair_panels(const void* const* rows, std::int64_t count, std::int64_t first, std::int64_t elements,
                  std::uint32_t* panels) {
   static_assert(kRows == 8, "a vector of pairs has two panels");

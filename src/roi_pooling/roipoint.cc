@@ -48,7 +48,7 @@ void roipoint_pool3d(const ConstTensor& points, const ConstTensor& features, con
                 std::copy_n(xyz + 3 * k, 3, to + s * width);
                 std::copy_n(its_features + k * channels, channels, to + s * width + 3);
               }
-              // The other rows repeat these. What is copied doubles, so that it begins at multiples of `count`.
+              // The other rows repeat these. What is copied doubles, so it begins at multiples of `count`.
               for (std::int64_t done = count; done < samples; done *= 2)
                 std::copy_n(to, std::min(done, samples - done) * width, to + done * width);
             }

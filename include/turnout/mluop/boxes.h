@@ -56,9 +56,9 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetNmsRotatedWorkspaceSize(
 
 /* Non-maximum suppression. Boxes are visited by descending score, those of equal scores by ascending number,
  * NaN first. A box is kept unless the IoU of a box that was kept before and this box, that of
- * mluOpBoxIouRotated, exceeds iou_threshold. A threshold of NaN suppresses no box. result_num[0] is the number
- * of kept boxes, and the first elements of output are their numbers in the order of the visits. The other
- * elements of output are not written. A sixth number of boxes, the label, is ignored.
+ * mluOpBoxIouRotated, exceeds iou_threshold. A threshold of NaN suppresses no box. result_num[0] is the
+ * number of kept boxes, and the first elements of output are their numbers in the order of the visits. The
+ * other elements of output are not written. A sixth number of boxes, the label, is ignored.
  *
  * boxes [N, 5] or [N, 6] float; scores [N] float; output [N] int32; result_num: one int32. The workspace is
  * not used.
@@ -70,7 +70,7 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetNmsRotatedWorkspaceSize(
  *   NOT_SUPPORTED  boxes has 2^31 elements or more
  *   SUCCESS        N is 0: nothing is read or written, not even result_num, and pointers may be NULL
  *   BAD_PARAM      data of a tensor is NULL or not aligned to its element; result_num likewise
- *   BAD_PARAM      workspace is NULL and workspace_size is not 0; output or result_num overlaps another tensor
+ *   BAD_PARAM      workspace is NULL and workspace_size is not 0; output or result_num overlaps a tensor
  */
 TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpNmsRotated(
     mluOpHandle_t handle, const float iou_threshold, const mluOpTensorDescriptor_t boxes_desc,
