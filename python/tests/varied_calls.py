@@ -15,7 +15,7 @@ LEFT_OUT |= {(f"furthest_point_sample{name}", "with_distances") for name in ("",
 MODES = {
     "dynamic_scatter_backward": {"reduce_type": "max"},
     "roiaware_pool3d_backward": {"pool_method": "max"},
-    "voxel_query": {"radius": 100.0},
+    "voxel_query": {"radius": 1.2},
 }
 
 
