@@ -35,7 +35,7 @@ struct Ordered {
     row = its_row;
     for (int k = 0; k < 3; ++k) {
       const Real v = points[3 * std::int64_t{row} + k];
-      at[k] = v == v ? v : std::numeric_limits<Real>::infinity();
+      at[k] = std::isnan(v) ? std::numeric_limits<Real>::infinity() : v;
     }
   }
 };

@@ -161,13 +161,14 @@ inline void voxel_query(const ConstTensor& xyz, const ConstTensor& new_xyz, cons
       std::int64_t at[4];
       for (int k = 0; k < 4; ++k) at[k] = index_at(new_coords, 4 * q + k);
       for (std::int64_t voxel = 0; voxel < extents[1] * extents[2] * extents[3]; ++voxel) {
+        if (static_cast<std::int64_t>(rows.size()) == idx.shape[1]) break;
         const std::int64_t x = voxel % extents[3], y = voxel / extents[3] % extents[2];
         const std::int64_t z = voxel / extents[3] / extents[2];
         if (std::abs(z - at[1]) > z_range || std::abs(y - at[2]) > y_range || std::abs(x - at[3]) > x_range)
           continue;
         const std::int64_t row =
             index_at(point_indices, at[0] * extents[1] * extents[2] * extents[3] + voxel);
-        if (row < 0 || static_cast<std::int64_t>(rows.size()) == idx.shape[1]) continue;
+        if (row < 0) continue;
         const Real square =
             reference::square_distance(numbers_of<Real>(xyz, 3 * row), numbers_of<Real>(new_xyz, 3 * q));
         if (square <= most * most) rows.push_back(row);

@@ -72,7 +72,8 @@ bool is_gathered_short(const GatherTask& task, const std::int64_t* rows, std::in
 }
 
 // Rows of any dtype are copied if each token has one row.
-void gather_copied(const GatherTask& task, const std::int64_t* rows, std::int64_t token, std::int64_t count) {
+inline void gather_copied(const GatherTask& task, const std::int64_t* rows, std::int64_t token,
+                          std::int64_t count) {
   const std::int64_t bytes = task.hidden * task.element_bytes;
   const auto* const routed = static_cast<const std::byte*>(task.routed);
   auto* to = static_cast<std::byte*>(task.tokens) + token * bytes;
