@@ -57,13 +57,14 @@ struct AnyCopy {
 inline constexpr std::int64_t kShortRow = 64;
 template <class F>
 auto with_row_copy(std::int64_t bytes, const F& f) {
-  if (bytes < 1 || bytes > kShortRow) return f(AnyCopy{static_cast<std::size_t>(bytes)});
+  if (bytes > kShortRow) return f(AnyCopy{static_cast<std::size_t>(bytes)});
   if (bytes >= 32) return f(EndsCopy<32>{bytes - 32});
   if (bytes >= 16) return f(EndsCopy<16>{bytes - 16});
   if (bytes >= 8) return f(EndsCopy<8>{bytes - 8});
   if (bytes >= 4) return f(EndsCopy<4>{bytes - 4});
   if (bytes >= 2) return f(EndsCopy<2>{bytes - 2});
-  return f(EndsCopy<1>{0});
+  if (bytes == 1) return f(EndsCopy<1>{0});
+  return f(AnyCopy{0});
 }
 
 struct CopyKernels {
