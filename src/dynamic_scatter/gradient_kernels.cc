@@ -203,7 +203,7 @@ void copy_each(const BackwardTask& task, std::int64_t first, std::int64_t last, 
       if (map[x] >= 0) {
         copy(row, grads + map[x] * row_bytes);
       } else {
-        std::memset(row, 0, static_cast<std::size_t>(row_bytes));
+        std::fill_n(row, row_bytes, std::byte{0});
       }
     }
   });
