@@ -323,9 +323,11 @@ void add_outer_of_copies(const Lane* const* from, const Lane* const* with, std::
   for (const Piece batch : pieces(0, rows, kMostTogether))
     for (const Piece block : pieces(0, depth, kBlock)) {
       for (const Piece tile : pieces(0, block.count, kRows))
-        for (std::int64_t j = 0; j < batch.count; ++j)
-          std::copy_n(from[batch.begin + j] + block.begin + tile.begin, tile.count,
-                      from_copy + tile.begin * batch.count + j * tile.count);
+        with_constant<kRows>(tile.count, [&](auto r) HWY_ATTR {  // a constant size is copied without a call
+          Lane* copy = from_copy + tile.begin * batch.count;
+          for (std::int64_t j = 0; j < batch.count; ++j, copy += r)
+            std::memcpy(copy, from[batch.begin + j] + block.begin + tile.begin, r * sizeof(Lane));
+        });
       for (std::int64_t column = 0; column < columns;) {
         const std::int64_t vectors = panel_vectors<Lane>(column, padded_columns), width = vectors * kLanes;
         const std::int64_t there = std::min(width, columns - column);
