@@ -155,7 +155,7 @@ TURNOUT_API void vector_pool(const ConstTensor& xyz, const ConstTensor& features
 // slot has a gradient.
 //
 // grad_pooled [queries, cells, slots], cell_counts [queries, cells], grouped [entries, 3], grad_features
-// [points, channels]. Throws unless the rows, queries and cells exist; a negative cell is no cell.
+// [points, channels]. Throws unless the rows, queries and cells exist; a negative cell is skipped.
 TURNOUT_API void vector_pool_backward(const ConstTensor& grad_pooled, const ConstTensor& cell_counts,
                                       const ConstTensor& grouped, const Tensor& grad_features,
                                       VectorPoolMode mode = VectorPoolMode::mean, const Caller& caller = {});
