@@ -122,8 +122,10 @@ class CNegative : public CConditions {
     };
     // An optional argument may be absent, but a descriptor without data, or data without one, is a fault.
     const bool required = !argument.optional || argument.required_with >= 0;
-    const core::Step* present = step_of(Check::present);
-    const bool is_present_checked = present == nullptr || present->looks_at(i);
+    const bool is_present_checked =
+        step_of(Check::present) == nullptr ||
+        std::any_of(signature.order.begin(), signature.order.end(),
+                    [&](const core::Step& step) { return step.check == Check::present && step.looks_at(i); });
     fault("without descriptor", required && is_present_checked ? Check::present : Check::pointers,
           [=](BrokenCall& c) { c.parts[n].described = false; });
     if (argument.by_pointer) return;  // it has no shape or memory that could be wrong

@@ -144,6 +144,42 @@ TEST(Order, CFunctionsCheckHandlesLayoutsAndEmptiness) {
   EXPECT_EQ(outcome(2, 0, 0, 0), "skipped");
 }
 
+// A step that runs only if a scalar has a value.
+constexpr StepSpec kConditionalSteps[] = {{Check::scalars},
+                                          {Check::shapes, ErrorCode::bad_param, "x"},
+                                          {Check::present, ErrorCode::not_supported, "y", "mode=both"},
+                                          {Check::shapes, ErrorCode::not_supported, "y", "mode=both"}};
+constexpr const Signature& kConditional = signature([] {
+  return Draft{"conditional",
+               "n",
+               {choice("mode", "one both", 1)},
+               {in("x", dtypes(DType::f32), "n"), out("y", dtypes(DType::f32), "n")},
+               {},
+               {},
+               kConditionalSteps};
+});
+
+TEST(Order, StepsMayDependOnAScalar) {
+  const auto outcome = [](std::int64_t mode, std::int64_t n, const Tensor& y) -> std::string {
+    const Tensor x(nullptr, DType::f32, {n});
+    const Slot slots[] = {x, y};
+    const ScalarValue scalars[] = {mode};
+    try {
+      Arguments(kConditional, slots, 2, scalars, 1).check();
+      return "runs";
+    } catch (const Error& error) {
+      return (error.code() == ErrorCode::bad_param ? "bad " : "unsupported ") + std::string(error.what());
+    }
+  };
+  const Tensor fits(nullptr, DType::f32, {2}), other(nullptr, DType::f32, {3});
+  EXPECT_EQ(outcome(3, 2, nullptr), "bad conditional: mode is 3, expected one of 1 .. 2 (one both)");
+  for (const Tensor& y : {Tensor(nullptr), fits, other}) EXPECT_EQ(outcome(1, 2, y), "runs");
+  EXPECT_EQ(outcome(2, 2, nullptr), "unsupported conditional: y is missing");
+  EXPECT_EQ(outcome(2, 2, other), "unsupported conditional: y.shape[0] is 3, expected 2 = x.shape[0]");
+  EXPECT_EQ(outcome(2, 2, fits), "runs");
+  EXPECT_EQ(outcome(2, -1, nullptr), "bad conditional: x.shape[0] is -1, expected 0 or more");
+}
+
 TEST(Order, NegativeExtentsAreNotEmpty) {
   constexpr std::int64_t kNone[1] = {};
   const auto is_empty = [](std::initializer_list<Size> shape) {

@@ -1,7 +1,7 @@
 // Compiles only if the name in TURNOUT_TEST_... is one of the signature's, no argument has the name in
 // TURNOUT_TEST_SIZE, TURNOUT_TEST_WRITTEN_IF is a flag that is off by default, TURNOUT_TEST_FLAG for sizes
-// has a computed size, and the wrappers in TURNOUT_TEST_INPUT and TURNOUT_TEST_OUTPUT fit such arguments. See
-// CMakeLists.txt.
+// has a computed size, TURNOUT_TEST_WHEN is a value of a scalar, and the wrappers in TURNOUT_TEST_INPUT and
+// TURNOUT_TEST_OUTPUT fit such arguments. See CMakeLists.txt.
 #include "core/check.h"
 #include "core/draft.h"
 
@@ -19,6 +19,9 @@ namespace {
 #endif
 #ifndef TURNOUT_TEST_WRITTEN_IF
 #define TURNOUT_TEST_WRITTEN_IF "in_place"
+#endif
+#ifndef TURNOUT_TEST_WHEN
+#define TURNOUT_TEST_WHEN "mode=zero"
 #endif
 #ifndef TURNOUT_TEST_INPUT
 #define TURNOUT_TEST_INPUT in("x", kFloats, "rows")
@@ -38,6 +41,12 @@ constexpr const Signature& kScale = signature([] {
                {TURNOUT_TEST_INPUT, TURNOUT_TEST_OUTPUT},
                {},
                {{"a check", "what it expects", &data_check, TURNOUT_TEST_LOOKS_AT}}};
+});
+
+constexpr StepSpec kSteps[] = {{Check::present, ErrorCode::bad_param, "x", TURNOUT_TEST_WHEN}};
+[[maybe_unused]] constexpr const Signature& kConditional = signature([] {
+  return Draft{"conditional", "rows", {choice("mode", "keep zero")}, {in("x", kFloats, "rows")}, {}, {},
+               kSteps};
 });
 
 [[maybe_unused]] constexpr const Signature& kUpdate = signature([] {

@@ -60,13 +60,22 @@ def table(signature: dict) -> str:
     return "\n".join([header.replace("|  |", "| |"), "|---|---|---|---|", *body])
 
 
+# The Signatures of an operator and of a C function that runs it, whose names differ.
+RENAMES = re.compile(r"Renames \w+\(\s*k(\w+),\s*kMluOp(\w+),")
+
+
 def c_functions(family: str) -> dict[str, list[str]]:
     """The C functions of a family, by the operator that they run."""
     found: dict[str, list[str]] = {}
     for path in sorted((ROOT / "src" / family).glob("c_*.cc")):
         if path.name.endswith("_test.cc"):
             continue
-        parts = re.split(r"^mluOpStatus_t (mluOp\w+)\(", path.read_text(), flags=re.MULTILINE)
+        text = path.read_text()
+        for signature, name in RENAMES.findall(text):
+            op = re.sub(r"(?<=.)(?=[A-Z])", "_", signature).lower()
+            found.setdefault(op, []).append(f"mluOp{name}")
+        # A function may run several operators.
+        parts = re.split(r"^mluOpStatus_t (mluOp\w+)\(", text, flags=re.MULTILINE)
         for name, body in zip(parts[1::2], parts[2::2], strict=True):
             for row in _core.schemas():
                 if re.search(rf"\b{row['op']}\(", body) and name not in found.get(row["op"], []):

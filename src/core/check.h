@@ -149,6 +149,7 @@ class Arguments {
   bool passes_all_but_data();
   bool passes_rules_and_lengths() const;
   bool may_be_absent(const Argument& argument) const;
+  bool runs(const Step& step) const { return step.when < 0 || scalars_[step.when].value == step.value; }
   bool run(const Step& step);  // returns false if there is nothing to do
   bool binds_extents(const Slot& slot, const Argument& argument);
   void check_argument(const Step& step, int argument);
@@ -204,6 +205,9 @@ class Arguments {
   std::uint32_t given_ = 0;  // bits of the sizes that bind() has set
   bool only_metadata_ = false;
 };
+
+// "x[1, 0, 2]", for an element by its position in row-major order.
+std::string element_text(std::string_view name, const Slot& slot, std::int64_t position);
 
 // How many elements a vector scalar must have by the shapes of the present arguments; kUnbound if they do
 // not determine it, or if it exceeds kMaxRank, which the checks reject.

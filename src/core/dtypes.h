@@ -61,5 +61,12 @@ template <class F>
 decltype(auto) visit_lane(DType dtype, F&& f) {
   return dtype == DType::f64 ? f(Type<double>{}) : f(Type<float>{});
 }
+// Calls f(Type<T>{}) with an unsigned integer T of 2, 4 or 8 bytes, for code that only moves elements.
+template <class F>
+decltype(auto) visit_bytes(std::int64_t bytes, F&& f) {
+  if (bytes == 2) return f(Type<std::uint16_t>{});
+  if (bytes == 4) return f(Type<std::uint32_t>{});
+  return f(Type<std::uint64_t>{});
+}
 
 }  // namespace turnout::core

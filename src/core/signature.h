@@ -153,7 +153,9 @@ struct Selection {            // an argument, or one dimension of it
 struct Step {
   Check check = Check::present;
   ErrorCode code = ErrorCode::bad_param;
-  View<Selection> only;  // empty: everything, in order
+  View<Selection> only = {};  // empty: everything, in order
+  std::int8_t when = -1;      // if set, the step runs only if that scalar has the value `value`
+  std::int64_t value = 0;
 
   constexpr bool selects_positions() const {
     return check == Check::scalars || check == Check::rules || check == Check::data;

@@ -12,6 +12,16 @@ std::string shape_text(const Slot& slot) {
   return text + "]";
 }
 
+std::string element_text(std::string_view name, const Slot& slot, std::int64_t position) {
+  std::string text = concat(name, "[");
+  for (int d = 0; d < slot.rank; ++d) {
+    std::int64_t inner = 1;
+    for (int e = d + 1; e < slot.rank; ++e) inner *= slot.shape[e];
+    text += concat(d > 0 ? ", " : "", position / inner % slot.shape[d]);
+  }
+  return text + "]";
+}
+
 std::string dims_text(const Argument& argument) {
   std::string text = "[";
   for (int d = 0; d < argument.dims.count; ++d)

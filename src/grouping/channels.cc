@@ -7,6 +7,7 @@
 #include "core/dtypes.h"
 #include "core/padding.h"
 #include "core/pieces.h"
+#include "grouping/interpolation.h"
 #include "grouping/places.h"
 #include "grouping/signature.h"
 #include "runtime/parallel.h"
@@ -61,14 +62,6 @@ void for_together(std::int64_t channels, const F& f) {
 }
 
 // -- selection ---------------------------------------------------------------------------------------------
-
-// Calls f(Type<Element>) with an integer of that many bytes.
-template <class F>
-void visit_bytes(std::int64_t bytes, const F& f) {
-  if (bytes == 2) return f(Type<std::uint16_t>{});
-  if (bytes == 4) return f(Type<std::uint32_t>{});
-  f(Type<std::uint64_t>{});
-}
 
 // to[c][j] = from[c][index[j]]
 template <int kChannels, class Element>
@@ -173,15 +166,30 @@ void interpolate(const Lane<T>* from, std::int64_t rows, const std::int32_t* ind
   }
 }
 
+// The same where an index may be -1: its term is 0.
+template <int kChannels, class T>
+void interpolate_known(const Lane<T>* from, std::int64_t rows, const std::int32_t* index,
+                       const Lane<T>* weight, std::int64_t count, T* to, std::int64_t stride) {
+  for (std::int64_t j = 0; j < count; ++j, index += 3, weight += 3)
+    for (int c = 0; c < kChannels; ++c) {
+      const auto term = [&](int k) {
+        return index[k] < 0 ? Lane<T>(0) : weight[k] * from[c * rows + index[k]];
+      };
+      to[c * stride + j] = rounded<T>((term(0) + term(1)) + term(2));
+    }
+}
+
 // -- gradients ---------------------------------------------------------------------------------------------
 
-// sums[c][index[j]] += grad[c][j / kEach] * weight[j], in the order of j. Without weights, kEach is 1.
-template <int kChannels, int kEach, class T>
+// sums[c][index[j]] += grad[c][j / kEach] * weight[j], in the order of j. Without weights, kEach is 1. With
+// kSkips, an index may be -1, whose term is not added.
+template <int kChannels, int kEach, bool kSkips, class T>
 void add(const T* grad, std::int64_t stride, const std::int32_t* index, const Lane<T>* weight,
          std::int64_t first, std::int64_t last, Lane<T>* sums, std::int64_t rows) {
   for (std::int64_t j = first; j < last; ++j)
     for (int k = 0; k < kEach; ++k) {
       const std::int64_t i = j * kEach + k;
+      if (kSkips && index[i] < 0) continue;
       Lane<T>* at = sums + index[i];
       for (int c = 0; c < kChannels; ++c) {
         const Lane<T> g = to_float(grad[c * stride + j]);
@@ -192,7 +200,7 @@ void add(const T* grad, std::int64_t stride, const std::int32_t* index, const La
 
 template <int kEach>
 void add_all(Call& call, const Sizes& sizes, const ConstTensor& grad_out, const ConstTensor& indices,
-             const ConstTensor& weights, bool may_be_empty, const Tensor& grad_features) {
+             const ConstTensor& weights, Strays strays, const Tensor& grad_features) {
   Context& context = call.context();
   const std::int64_t count = sizes.batch * sizes.places * kEach;
   const std::int64_t bytes = sizes.batch * sizes.channels * sizes.places * kEach * size_of(grad_out.dtype);
@@ -204,89 +212,59 @@ void add_all(Call& call, const Sizes& sizes, const ConstTensor& grad_out, const 
     Scratch& scratch = call.scratch(array_bytes<std::int32_t>(count) + widened.bytes());
     auto* index = scratch.take<std::int32_t>(count);
     widened.take(scratch);
-    if (!(may_be_empty && sizes.rows == 0)) read_indices(call, indices, sizes.rows, index);
+    const bool skips = read_indices(call, indices, sizes.rows, strays, index);
     if (elements_from(grad_features, 0) == 0) return;
     const auto* grad = static_cast<const T*>(grad_out.data);
     const auto* weight = static_cast<const Lane<T>*>(weights.data);
     auto* to = static_cast<T*>(grad_features.data);
     const Stop stop;
-    for_blocks(context, sizes, bytes, workers,
-               [&](std::int64_t sample, std::int64_t channel, std::int64_t channels, int worker) {
-                 const std::int64_t row = sample * sizes.channels + channel, numbers = channels * sizes.rows;
-                 T* const its = to + row * sizes.rows;
-                 Lane<T>* sums;
-                 if constexpr (sizeof(T) == 2) {
-                   sums = widened.of(worker);
-                 } else {
-                   sums = its;
-                 }
-                 std::fill_n(sums, numbers, Lane<T>(0));
-                 const std::int64_t place = sample * sizes.places * kEach;
-                 for_together(channels, [&](auto n, std::int64_t c) {
-                   const bool ended =
-                       stop.blocks(0, sizes.places, [&](std::int64_t first, std::int64_t last) {
-                         add<n.value, kEach>(grad + (row + c) * sizes.places, sizes.places, index + place,
-                                             weight == nullptr ? nullptr : weight + place, first, last,
-                                             sums + c * sizes.rows, sizes.rows);
-                       });
-                   if (!ended) return;
-                 });
-                 if constexpr (sizeof(T) == 2)
-                   for (std::int64_t i = 0; i < numbers; ++i) its[i] = rounded<T>(sums[i]);
-               });
+    for_blocks(
+        context, sizes, bytes, workers,
+        [&](std::int64_t sample, std::int64_t channel, std::int64_t channels, int worker) {
+          const std::int64_t row = sample * sizes.channels + channel, numbers = channels * sizes.rows;
+          T* const its = to + row * sizes.rows;
+          Lane<T>* sums;
+          if constexpr (sizeof(T) == 2) {
+            sums = widened.of(worker);
+          } else {
+            sums = its;
+          }
+          std::fill_n(sums, numbers, Lane<T>(0));
+          const std::int64_t place = sample * sizes.places * kEach;
+          for_together(channels, [&](auto n, std::int64_t c) {
+            const auto its_add = skips ? &add<n.value, kEach, true, T> : &add<n.value, kEach, false, T>;
+            const bool ended = stop.blocks(0, sizes.places, [&](std::int64_t first, std::int64_t last) {
+              its_add(grad + (row + c) * sizes.places, sizes.places, index + place,
+                      weight == nullptr ? nullptr : weight + place, first, last, sums + c * sizes.rows,
+                      sizes.rows);
+            });
+            if (!ended) return;
+          });
+          if constexpr (sizeof(T) == 2)
+            for (std::int64_t i = 0; i < numbers; ++i) its[i] = rounded<T>(sums[i]);
+        });
   });
 }
 
-// `may_be_empty`: indices into no rows are no error, and select 0.
+// Writes 0 if there are no rows and `strays` allows that; the indices are then not read.
 void select_points(Call& call, const ConstTensor& features, const ConstTensor& indices, const Tensor& out,
-                   bool may_be_empty) {
+                   Strays strays) {
   const Sizes sizes(features, out);
-  if (may_be_empty && sizes.rows == 0) {
+  if (strays == Strays::refuse_if_rows && sizes.rows == 0) {
     copy_kernels(call.context().isa()).clear(out.data, elements_from(out, 0) * size_of(out.dtype));
     copy_kernels(call.context().isa()).finish();
     return call.chose("no rows", 1);
   }
   const std::int64_t count = sizes.batch * sizes.places;
   auto* index = call.scratch(array_bytes<std::int32_t>(count)).take<std::int32_t>(count);
-  read_indices(call, indices, sizes.rows, index);
+  read_indices(call, indices, sizes.rows, strays, index);
   select_all(call, sizes, features, index, out);
 }
 
 }  // namespace
-}  // namespace families::grouping
 
-using namespace families::grouping;
-
-void group_points(const ConstTensor& features, const ConstTensor& indices, const Tensor& out,
-                  const Caller& caller) {
-  Call call(caller, kGroupPoints, {features, indices, out}, {});
-  if (call.nothing_to_do()) return;
-  select_points(call, features, indices, out, /*may_be_empty=*/true);
-}
-
-void gather_points(const ConstTensor& features, const ConstTensor& indices, const Tensor& out,
-                   const Caller& caller) {
-  Call call(caller, kGatherPoints, {features, indices, out}, {});
-  if (call.nothing_to_do()) return;
-  select_points(call, features, indices, out, /*may_be_empty=*/false);
-}
-
-void group_points_backward(const ConstTensor& grad_out, const ConstTensor& indices,
-                           const Tensor& grad_features, const Caller& caller) {
-  Call call(caller, kGroupPointsBackward, {grad_out, indices, grad_features}, {});
-  if (call.nothing_to_do()) return;
-  add_all<1>(call, Sizes(grad_features, grad_out), grad_out, indices, nullptr, true, grad_features);
-}
-
-void gather_points_backward(const ConstTensor& grad_out, const ConstTensor& indices,
-                            const Tensor& grad_features, const Caller& caller) {
-  Call call(caller, kGatherPointsBackward, {grad_out, indices, grad_features}, {});
-  if (call.nothing_to_do()) return;
-  add_all<1>(call, Sizes(grad_features, grad_out), grad_out, indices, nullptr, false, grad_features);
-}
-
-void three_interpolate(const ConstTensor& features, const ConstTensor& indices, const ConstTensor& weights,
-                       const Tensor& out, const Caller& caller) {
+void interpolate_points(const ConstTensor& features, const ConstTensor& indices, const ConstTensor& weights,
+                        Strays strays, const Tensor& out, const Caller& caller) {
   Call call(caller, kThreeInterpolate, {features, indices, weights, out}, {});
   if (call.nothing_to_do()) return;
   const Sizes sizes(features, out);
@@ -301,7 +279,7 @@ void three_interpolate(const ConstTensor& features, const ConstTensor& indices, 
     Scratch& scratch = call.scratch(array_bytes<std::int32_t>(count) + widened.bytes());
     auto* index = scratch.take<std::int32_t>(count);
     widened.take(scratch);
-    read_indices(call, indices, sizes.rows, index);
+    const bool skips = read_indices(call, indices, sizes.rows, strays, index);
     const auto* from = static_cast<const T*>(features.data);
     const auto* weight = static_cast<const Lane<T>*>(weights.data);
     auto* to = static_cast<T*>(out.data);
@@ -321,10 +299,11 @@ void three_interpolate(const ConstTensor& features, const ConstTensor& indices, 
           }
           const std::int64_t place = sample * sizes.places;
           for_together(channels, [&](auto n, std::int64_t c) {
+            const auto its_interpolate = skips ? &interpolate_known<n.value, T> : &interpolate<n.value, T>;
             const bool ended = stop.blocks(0, sizes.places, [&](std::int64_t first, std::int64_t last) {
-              interpolate<n.value, T>(numbers + c * sizes.rows, sizes.rows, index + 3 * (place + first),
-                                      weight + 3 * (place + first), last - first,
-                                      to + (row + c) * sizes.places + first, sizes.places);
+              its_interpolate(numbers + c * sizes.rows, sizes.rows, index + 3 * (place + first),
+                              weight + 3 * (place + first), last - first,
+                              to + (row + c) * sizes.places + first, sizes.places);
             });
             if (!ended) return;
           });
@@ -332,12 +311,56 @@ void three_interpolate(const ConstTensor& features, const ConstTensor& indices, 
   });
 }
 
+void interpolate_points_backward(const ConstTensor& grad_out, const ConstTensor& indices,
+                                 const ConstTensor& weights, Strays strays, const Tensor& grad_features,
+                                 const Caller& caller) {
+  Call call(caller, kThreeInterpolateBackward, {grad_out, indices, weights, grad_features}, {});
+  if (call.nothing_to_do()) return;
+  add_all<3>(call, Sizes(grad_features, grad_out), grad_out, indices, weights, strays, grad_features);
+}
+
+}  // namespace families::grouping
+
+using namespace families::grouping;
+
+void group_points(const ConstTensor& features, const ConstTensor& indices, const Tensor& out,
+                  const Caller& caller) {
+  Call call(caller, kGroupPoints, {features, indices, out}, {});
+  if (call.nothing_to_do()) return;
+  select_points(call, features, indices, out, Strays::refuse_if_rows);
+}
+
+void gather_points(const ConstTensor& features, const ConstTensor& indices, const Tensor& out,
+                   const Caller& caller) {
+  Call call(caller, kGatherPoints, {features, indices, out}, {});
+  if (call.nothing_to_do()) return;
+  select_points(call, features, indices, out, Strays::refuse);
+}
+
+void group_points_backward(const ConstTensor& grad_out, const ConstTensor& indices,
+                           const Tensor& grad_features, const Caller& caller) {
+  Call call(caller, kGroupPointsBackward, {grad_out, indices, grad_features}, {});
+  if (call.nothing_to_do()) return;
+  add_all<1>(call, Sizes(grad_features, grad_out), grad_out, indices, nullptr, Strays::refuse_if_rows,
+             grad_features);
+}
+
+void gather_points_backward(const ConstTensor& grad_out, const ConstTensor& indices,
+                            const Tensor& grad_features, const Caller& caller) {
+  Call call(caller, kGatherPointsBackward, {grad_out, indices, grad_features}, {});
+  if (call.nothing_to_do()) return;
+  add_all<1>(call, Sizes(grad_features, grad_out), grad_out, indices, nullptr, Strays::refuse, grad_features);
+}
+
+void three_interpolate(const ConstTensor& features, const ConstTensor& indices, const ConstTensor& weights,
+                       const Tensor& out, const Caller& caller) {
+  interpolate_points(features, indices, weights, Strays::refuse, out, caller);
+}
+
 void three_interpolate_backward(const ConstTensor& grad_out, const ConstTensor& indices,
                                 const ConstTensor& weights, const Tensor& grad_features,
                                 const Caller& caller) {
-  Call call(caller, kThreeInterpolateBackward, {grad_out, indices, weights, grad_features}, {});
-  if (call.nothing_to_do()) return;
-  add_all<3>(call, Sizes(grad_features, grad_out), grad_out, indices, weights, false, grad_features);
+  interpolate_points_backward(grad_out, indices, weights, Strays::refuse, grad_features, caller);
 }
 
 }  // namespace turnout

@@ -15,17 +15,6 @@ namespace {
 
 constexpr std::int64_t kGrain = (64 << 10) / kGrainDivisor;  // indices of a range
 
-// "indices[1, 0, 2]", for a flat position.
-std::string element_name(const Call& call, const ConstTensor& indices, std::int64_t position) {
-  std::string text = concat(call.name("indices"), "[");
-  for (int d = 0; d < indices.rank; ++d) {
-    std::int64_t inner = 1;
-    for (int e = d + 1; e < indices.rank; ++e) inner *= indices.shape[e];
-    text += concat(d > 0 ? ", " : "", position / inner % indices.shape[d]);
-  }
-  return text + "]";
-}
-
 // Copies the values at begin .. end-1, which must be 0 .. rows-1, and adds `start` to each. Returns the first
 // position with another value, or `end`.
 template <class Index>
@@ -52,7 +41,7 @@ std::int64_t read_range(Context& context, const Index* values, std::int64_t begi
   const std::int64_t value = visit_index(indices.dtype, [&](auto type) -> std::int64_t {
     return static_cast<const typename decltype(type)::type*>(indices.data)[position];
   });
-  call.refuse(concat(element_name(call, indices, position), " is ", value, ", expected ",
+  call.refuse(concat(element_text(call.name("indices"), indices, position), " is ", value, ", expected ",
                      rows > 0 ? concat("0 .. ", rows - 1) : "no indices, since there are no rows", whose));
 }
 
@@ -78,12 +67,15 @@ void expect_all(Call& call, std::string_view name, std::int64_t batch, std::int6
 
 }  // namespace
 
-void read_indices(Call& call, const ConstTensor& indices, std::int64_t rows, std::int32_t* to) {
+bool read_indices(Call& call, const ConstTensor& indices, std::int64_t rows, Strays strays,
+                  std::int32_t* to) {
+  if (strays == Strays::refuse_if_rows && rows == 0) return false;
   const std::int64_t count = elements_from(indices, 0);
-  visit_index(indices.dtype, [&](auto type) {
+  return visit_index(indices.dtype, [&](auto type) {
     const auto* values = static_cast<const typename decltype(type)::type*>(indices.data);
-    const std::int64_t bad = read_range(call.context(), values, 0, count, 0, rows, to);
-    if (bad < count) refuse_index(call, indices, bad, rows, "");
+    const std::int64_t stray = read_range(call.context(), values, 0, count, 0, rows, to);
+    if (stray < count && strays != Strays::skip) refuse_index(call, indices, stray, rows, "");
+    return stray < count;
   });
 }
 

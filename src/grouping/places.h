@@ -9,9 +9,18 @@
 
 namespace turnout::families::grouping {
 
-// Copies `indices`, whose values must be 0 .. rows-1. Refuses the call otherwise. Each value is read once, so
-// the copy has the values that were checked even if the caller's memory changes.
-void read_indices(core::Call& call, const ConstTensor& indices, std::int64_t rows, std::int32_t* to);
+// What a call does with indices that are not the number of a row.
+enum class Strays : std::uint8_t {
+  refuse,
+  refuse_if_rows,  // without rows, the indices are not read
+  skip,
+};
+
+// Copies `indices`, whose values are 0 .. rows-1, or -1 if they are skipped. Returns whether there are some
+// to skip. Each value is read once, so the copy has the values that were checked even if the caller's memory
+// changes.
+bool read_indices(core::Call& call, const ConstTensor& indices, std::int64_t rows, Strays strays,
+                  std::int32_t* to);
 
 // The first row and the first center of each sample, with the numbers of rows and centers at the end.
 struct Starts {

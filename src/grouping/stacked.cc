@@ -27,13 +27,6 @@ template <class T>
 using Lane = rows::LaneOf<T>;
 constexpr std::int64_t kWidth = ChannelSums<float>::kMost;  // of a block, at most
 
-template <class F>
-void visit_bytes(std::int64_t bytes, const F& f) {
-  if (bytes == 2) return f(Type<std::uint16_t>{});
-  if (bytes == 4) return f(Type<std::uint32_t>{});
-  f(Type<std::uint64_t>{});
-}
-
 // -- grouping ----------------------------------------------------------------------------------------------
 
 // Samples that are written together: their rows are read side by side, so that stores are wide.
@@ -177,7 +170,7 @@ void three_interpolate_stacked(const ConstTensor& features, const ConstTensor& i
   const std::int64_t count = elements_from(indices, 0), centers = out.shape[0];
   Scratch copied = call.lease(array_bytes<std::int32_t>(count));
   auto* index = copied.take<std::int32_t>(count);
-  read_indices(call, indices, features.shape[0], index);
+  read_indices(call, indices, features.shape[0], Strays::refuse, index);
   const rows::Routing routing{.indices = ConstTensor(index, DType::i32, {centers, 3}),
                               .locations = nullptr,
                               .num_experts = features.shape[0],
@@ -205,7 +198,7 @@ void three_interpolate_stacked_backward(const ConstTensor& grad_out, const Const
     Scratch& scratch = call.scratch(array_bytes<std::int32_t>(count) + sums.bytes());
     auto* index = scratch.take<std::int32_t>(count);
     sums.take(scratch);
-    read_indices(call, indices, rows, index);
+    read_indices(call, indices, rows, Strays::refuse, index);
     const auto* grad = static_cast<const T*>(grad_out.data);
     const auto* weight = static_cast<const Lane<T>*>(weights.data);
     const Stop stop;

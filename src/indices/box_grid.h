@@ -2,6 +2,7 @@
 // of it. A box is x, y, z, dx, dy, dz, heading.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "runtime/context.h"
@@ -26,6 +27,32 @@ struct PointBox {
     const Real lx = local_x(point), ly = local_y(point), sz = point[2] - middle;
     return (sz < 0 ? -sz : sz) <= half_height && (lx < 0 ? -lx : lx) < limit_x &&
            (ly < 0 ? -ly : ly) < limit_y;
+  }
+};
+
+// The boxes as they are, for a few points: most boxes are far from all of them, and need no sine and cosine.
+template <class Real>
+struct BoxList {
+  const Real* boxes;
+  std::int64_t count;
+  bool z_is_bottom;
+  float margin;
+
+  // Whether a point may be in a box, which is never false for one that is. Twice the bound, because errors
+  // of rounding are small. False for NaN.
+  bool may_have(const Real* box, const Real* point) const {
+    const Real reach = std::abs(box[3]) + std::abs(box[4]) + 2 * static_cast<Real>(margin);
+    return std::abs(point[0] - box[0]) <= reach && std::abs(point[1] - box[1]) <= reach &&
+           std::abs(point[2] - box[2]) <= 2 * std::abs(box[5]);
+  }
+  // The same as BoxGrid::for_boxes_of().
+  template <class Found>
+  void for_boxes_of(const Real* point, const Found& found) const {
+    for (std::int64_t i = 0; i < count; ++i)
+      if (const Real* box = boxes + 7 * i; may_have(box, point) &&
+                                           PointBox<Real>(box, z_is_bottom, margin).has(point) &&
+                                           !found(static_cast<std::int32_t>(i)))
+        return;
   }
 };
 

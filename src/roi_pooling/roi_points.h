@@ -18,8 +18,11 @@ struct BoxRule {
 template <class Real>
 class RoiPoints {
  public:
-  // Finds the points of up to `rois` boxes.
-  RoiPoints(Context& context, std::int64_t rois);
+  // For the points of up to `rois` boxes. find() takes memory for the lists.
+  RoiPoints(Context& context, std::int64_t rois) : RoiPoints(context, rois, core::kSizeMax, 0) {}
+  // For lists of at most `most` points of each box; has their memory from the start.
+  RoiPoints(Context& context, std::int64_t rois, std::int64_t most)
+      : RoiPoints(context, rois, most, rois * most) {}
 
   // Throws Error(alloc_failed) if there is no memory for the lists.
   void find(const Real* rois, const Real* points, std::int64_t count, const BoxRule& rule);
@@ -34,12 +37,16 @@ class RoiPoints {
  private:
   static constexpr std::int64_t kMostChunks = 32;
 
+  RoiPoints(Context& context, std::int64_t rois, std::int64_t most, std::int64_t entries);
+  void take_lists(std::int64_t entries);
+
   Context& context_;
-  const std::int64_t rois_;
+  const std::int64_t rois_, most_;
   core::Scratch memory_;
   core::BoxGrid<Real> grid_;
   std::int64_t* const starts_;
   std::int64_t* const next_;  // [chunks, rois]: where the points of a chunk begin in a box's list
+  std::int64_t entries_ = 0;  // that lists_ has memory for
   std::optional<core::Scratch> list_memory_;
   std::int32_t* lists_ = nullptr;
 };

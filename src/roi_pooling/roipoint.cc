@@ -27,7 +27,8 @@ void roipoint_pool3d(const ConstTensor& points, const ConstTensor& features, con
   call.chose("lists by box", is_parallel ? context.threads() : 1);
   visit_lane(points.dtype, [&](auto type) {
     using Real = typename decltype(type)::type;
-    RoiPoints<Real> inside(context, box_count);
+    // Takes the memory of all lists of a sample before the first write.
+    RoiPoints<Real> inside(context, box_count, std::clamp<std::int64_t>(samples, 1, point_count + 1));
     for (std::int64_t b = 0; b < batch; ++b) {
       const auto* xyz = static_cast<const Real*>(points.data) + b * point_count * 3;
       const auto* its_features = static_cast<const Real*>(features.data) + b * point_count * channels;

@@ -50,6 +50,19 @@ inline constexpr const Signature& kRoiawarePoints = signature([] {
                {kMostRois, kMostPoints, kMostCells}};
 });
 
+// The gradient from what a C function has written: lists of the points of each cell, or the point of each
+// maximum.
+inline constexpr const Signature& kRoiawareListsBackward = signature([] {
+  return Draft{"roiaware_lists_backward",
+               "roi_count size_x size_y size_z entries channels point_count",
+               {kPoolMethod},
+               {in("lists", dtypes(DType::i32), "roi_count, size_x, size_y, size_z, entries"),
+                in("argmax", dtypes(DType::i32), "roi_count, size_x, size_y, size_z, channels"),
+                in("grad_pooled", kFloats, "roi_count, size_x, size_y, size_z, channels"),
+                out("grad_features", like("grad_pooled"), "point_count, channels")},
+               {at_most("1", "entries"), kMostPoints}};
+});
+
 inline constexpr const Signature& kRoipointPool3d = signature([] {
   return Draft{"roipoint_pool3d",
                "batch point_count channels box_count samples",

@@ -120,7 +120,8 @@ mluOpStatus_t mluOpGetIndiceConvolutionForwardWorkspaceSize(
                 {indice_pairs_desc, nullptr},
                 {nullptr, indice_num, &offsets},
                 {features_out_desc, nullptr}},
-               {num_act_out, inverse, sub_m, layout_value(filters_desc)}, workspace_size, NullSize::last);
+               {num_act_out, inverse, sub_m, layout_value(filters_desc)},
+               {workspace_size, "workspace_size", NullSize::last});
 }
 
 mluOpStatus_t mluOpIndiceConvolutionForward(

@@ -210,9 +210,11 @@ TURNOUT_MLUOP_API mluOpStatus_t MLUOP_WIN_API mluOpGetTensorAndDataFromTensorSet
 /* The operators. */
 #include "boxes.h"
 #include "dynamic_scatter.h"
+#include "grouping.h"
 #include "moe_dispatch.h"
 #include "mutual_information.h"
 #include "points.h"
+#include "roi_pooling.h"
 #include "sparse_conv.h"
 /* Operators that MLU-OPS does not have. */
 #include "moe_re_routing.h"

@@ -147,6 +147,15 @@ mluOpStatus_t fail_as_thrown(bool logged) noexcept {
   }
 }
 
+void note_deprecation(std::atomic<bool>& noted, const char* function, const char* instead) noexcept {
+  try {
+    read_log_environment();
+    if ((logged_lines() & kCalls) == 0 || noted.exchange(true)) return;
+    log_note(concat(function, " is deprecated, call ", instead, " instead"));
+  } catch (...) {  // no memory for a log line
+  }
+}
+
 namespace {
 
 // Refuses a call without a handle, unless a step that precedes Check::handle does.
@@ -187,17 +196,16 @@ mluOpStatus_t call_erased(mluOpHandle_t handle, const Signature& signature, cons
 
 mluOpStatus_t query_erased(mluOpHandle_t handle, const Signature& signature, const Described* described,
                            int count, std::initializer_list<ScalarValue> scalars, Slot* slots,
-                           std::size_t* workspace_size, NullSize refused) noexcept {
+                           const SizeResult& size) noexcept {
   if (handle == nullptr) return refuse_null(signature.op, "handle");
-  if (workspace_size == nullptr && refused == NullSize::first)
-    return refuse_null(signature.op, "workspace_size");
+  if (size.to == nullptr && size.refused == NullSize::first) return refuse_null(signature.op, size.name);
   try {
     for (int i = 0; i < count; ++i) slots[i] = slot_of(described[i]);
     Arguments arguments(signature, slots, count, scalars.begin(), static_cast<int>(scalars.size()), {},
                         handle->context.threads(), handle->context.isa());
     const bool needs_memory = check_and_log(arguments);
-    if (needs_memory && workspace_size == nullptr) return refuse_null(signature.op, "workspace_size");
-    if (workspace_size != nullptr) *workspace_size = needs_memory ? arguments.workspace_bytes() : 0;
+    if (needs_memory && size.to == nullptr) return refuse_null(signature.op, size.name);
+    if (size.to != nullptr) *size.to = needs_memory ? arguments.workspace_bytes() : 0;
     return succeed();
   } catch (...) {
     return fail_as_thrown(/*logged=*/true);

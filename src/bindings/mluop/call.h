@@ -2,6 +2,7 @@
 // leaves it.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <initializer_list>
 #include <string_view>
@@ -59,8 +60,8 @@ struct Described {
   DType dtype = DType::i64;             // of that array
 };
 
-// Fills a result of a skipped call with `byte` (0 or 0xFF); does nothing if the pointer is null. Bytes,
-// because the alignment of the pointer is not checked.
+// Fills a result whose elements the checks do not look at with `byte` (0 or 0xFF); does nothing if the
+// pointer is null or an extent is negative. Bytes, because the alignment of the pointer is not checked.
 void fill_result(const Described& result, int byte) noexcept;
 
 // Returns kForeign for a type that the library does not have.
@@ -78,6 +79,9 @@ mluOpStatus_t refuse_null(std::string_view function, const char* argument,
 // Requires a catch block: returns the status of the current exception. `logged`: an Error is already in the
 // log.
 mluOpStatus_t fail_as_thrown(bool logged = false) noexcept;
+
+// Logs, at the first call, that a function is deprecated. `noted` belongs to the function.
+void note_deprecation(std::atomic<bool>& noted, const char* function, const char* instead) noexcept;
 
 // Setters and getters of a member of a handle or descriptor.
 template <class Owner, class T>
@@ -121,28 +125,39 @@ mluOpStatus_t call(mluOpHandle_t handle, const core::Signature& signature, const
                      &body);
 }
 
-// When a query refuses a workspace_size of NULL. `last`: only if there is something to do.
+// When a query refuses a null pointer to the size. `last`: only if there is something to do.
 enum class NullSize : std::uint8_t { first, last };
 
-// Functions that ask for the size of a workspace: the arguments are checked likewise, and *workspace_size is
-// what the signature's plan needs, or 0 when there is nothing to do.
+// Where a query writes the size, and what the parameter is called.
+struct SizeResult {
+  std::size_t* to;
+  const char* name;
+  NullSize refused;
+
+  SizeResult(std::size_t* pointer, const char* its_name = "workspace_size",
+             NullSize when_refused = NullSize::first)  // NOLINT: a pointer is a result
+      : to(pointer), name(its_name), refused(when_refused) {}
+};
+
+// Functions that ask for the size of a workspace: the arguments are checked likewise, and the size is what
+// the signature's plan needs, or 0 when there is nothing to do.
 mluOpStatus_t query_erased(mluOpHandle_t handle, const core::Signature& signature, const Described* described,
                            int count, std::initializer_list<core::ScalarValue> scalars, core::Slot* slots,
-                           std::size_t* workspace_size, NullSize refused) noexcept;
+                           const SizeResult& size) noexcept;
 template <int kCount>
 mluOpStatus_t query(mluOpHandle_t handle, const core::Signature& signature,
                     const Described (&described)[kCount], std::initializer_list<core::ScalarValue> scalars,
-                    std::size_t* workspace_size, NullSize refused = NullSize::first) noexcept {
+                    const SizeResult& size) noexcept {
   core::Slot slots[kCount];
-  return query_erased(handle, signature, described, kCount, scalars, slots, workspace_size, refused);
+  return query_erased(handle, signature, described, kCount, scalars, slots, size);
 }
 template <int kCount>
 mluOpStatus_t query(mluOpHandle_t handle, const core::Signature& signature,
                     const mluOpTensorDescriptor_t (&descriptors)[kCount],
-                    std::initializer_list<core::ScalarValue> scalars, std::size_t* workspace_size) noexcept {
+                    std::initializer_list<core::ScalarValue> scalars, const SizeResult& size) noexcept {
   Described described[kCount];
   for (int i = 0; i < kCount; ++i) described[i] = {descriptors[i], nullptr};
-  return query(handle, signature, described, scalars, workspace_size);
+  return query(handle, signature, described, scalars, size);
 }
 
 }  // namespace turnout::bindings

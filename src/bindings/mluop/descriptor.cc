@@ -132,7 +132,10 @@ mluOpStatus_t get_all(const char* function, mluOpTensorDescriptor_t desc, mluOpT
 }  // namespace
 
 void fill_result(const Described& result, int byte) noexcept {
-  if (result.data != nullptr) std::memset(const_cast<void*>(result.data), byte, bytes_of(*result.desc));
+  if (result.data == nullptr) return;
+  const auto& shape = result.desc->shape;
+  if (std::any_of(shape.begin(), shape.end(), [](std::int64_t extent) { return extent < 0; })) return;
+  std::memset(const_cast<void*>(result.data), byte, bytes_of(*result.desc));
 }
 
 std::size_t bytes_of(const mluOpTensorStruct& desc) {

@@ -26,10 +26,7 @@ struct GenCases {
   std::string directory;  // "": `gen_case` in the working directory
   int mode = 0;           // 0: TURNOUT_RECORD decides
 
-  static GenCases& get() {
-    static auto& cases = *new GenCases;
-    return cases;
-  }
+  static GenCases& get() { return the_only_one; }
   // Requires that the caller does not hold the mutex, as record_in() has one of its own.
   void record() {
     std::unique_lock lock(mutex);
@@ -38,7 +35,13 @@ struct GenCases {
     lock.unlock();
     record_in(is_on ? name.c_str() : nullptr);
   }
+
+ private:
+  // Created when the library is loaded: a thread that forks while another one initializes a function-local
+  // static would leave the child waiting for it forever.
+  static GenCases& the_only_one;
 };
+GenCases& GenCases::the_only_one = *new GenCases;
 
 // The directory with the placeholders of MLU-OPS replaced. The only device is 0.
 std::string resolved_directory(std::string path) {
