@@ -37,6 +37,8 @@ SCALING = "scaling"
 PRODUCTS = "products"
 # Calls while other processes keep all cores busy.
 BUSY = "busy"
+# The serial share of each call, as a table; has its own output.
+SERIAL = "serial"
 # Many sizes of every operator; has its own arguments.
 SWEEP = "sweep"
 EXAMPLES = """examples:
@@ -47,6 +49,7 @@ EXAMPLES = """examples:
   ./dev bench --against HEAD~5                compare this build with a revision; fail above 5 %
   ./dev bench --against HEAD~5 sparse_conv    the same for one family
   ./dev bench --wheel build/wheels/FILE.whl   compare a wheel, built by another compiler, with this build
+  ./dev bench serial                          the serial share of each call, from its log
   ./dev bench sweep                           every operator beside its peers at many sizes; see sweep --help
 """
 
@@ -99,6 +102,10 @@ def main() -> None:
 
         sys.path.append(str(Path(sys.prefix) / "peers"))
         raise SystemExit(sweep.main.main(sys.argv[2:]) > 0)
+    if sys.argv[1:] == [SERIAL]:
+        import serial
+
+        return serial.run(FAMILIES)
     arguments = parse()  # before the imports, so that --help works with nothing installed
     if arguments.build:
         import against

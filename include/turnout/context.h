@@ -37,6 +37,7 @@ struct CallRecord {
   int threads;            // upper limit of the threads that took part
   std::int64_t scratch_bytes;
   double microseconds;
+  double serial_microseconds;  // of these, outside of loops that several threads can share
 };
 using Observer = void (*)(const CallRecord& record, void* user);
 
@@ -76,13 +77,13 @@ TURNOUT_API Context& default_context();
 // The log has one line per call (wrapped here):
 //
 //   [turnout] op(gates f32[3], ..., capacity 2): algorithm="last writers" isa=avx2 threads=1 scratch=64
-//   us=1.5
+//   us=1.5 serial_us=1.5
 //
 // The pairs after "): " are in logfmt: a value that is not one word is quoted. `scratch` is in bytes, `us` is
-// the time in microseconds. The line of a failing call begins with "[turnout] failed: " and the message.
-// Level 1 logs calls and failures, level 5 also skipped empty calls, and 0 turns the log off. TURNOUT_LOG=1
-// starts the log on stderr; a sink, when set, gets the lines instead. If TURNOUT_LOG is not a level, creating
-// a context throws an Error.
+// the time in microseconds, and `serial_us` the part of it that only one thread can do. The line of a failing
+// call begins with "[turnout] failed: " and the message. Level 1 logs calls and failures, level 5 also empty
+// calls that are skipped, and 0 turns the log off. TURNOUT_LOG=1 starts the log on stderr; a sink, when set,
+// gets the lines instead. If TURNOUT_LOG is not a level, creating a context throws an Error.
 using LogSink = void (*)(int level, const char* line, void* user);
 TURNOUT_API void set_log(int level, LogSink sink = nullptr, void* user = nullptr);
 

@@ -77,7 +77,8 @@ def test_each_call_writes_one_line(tmp_path):
         start, pairs = written[0].rsplit("): ", 1)
         assert start.startswith("[turnout] ")
         values = fields(pairs)
-        assert list(values) == ["algorithm", "isa", "threads", "scratch", "us"], written
+        assert list(values) == ["algorithm", "isa", "threads", "scratch", "us", "serial_us"], written
         assert values["algorithm"], written
         assert int(values["threads"]) >= 1 and int(values["scratch"]) >= 0 and float(values["us"]) > 0
+        assert 0 <= float(values["serial_us"]) <= float(values["us"])
     assert {"get_indice_pairs", "dynamic_scatter_forward", "rnnt_prune_ranges", "scatter_max"} <= called

@@ -75,8 +75,9 @@ std::string logfmt(std::string_view text) {
 
 void log_call(const CallRecord& record) {
   char tail[160];
-  std::snprintf(tail, sizeof(tail), " isa=%s threads=%d scratch=%lld us=%.1f", name_of(record.isa),
-                record.threads, static_cast<long long>(record.scratch_bytes), record.microseconds);
+  std::snprintf(tail, sizeof(tail), " isa=%s threads=%d scratch=%lld us=%.1f serial_us=%.1f",
+                name_of(record.isa), record.threads, static_cast<long long>(record.scratch_bytes),
+                record.microseconds, record.serial_microseconds);
   log_line(kCalls, concat("[turnout] ", record.op, "(", record.arguments,
                           "): algorithm=", logfmt(record.algorithm), tail));
 }
@@ -110,6 +111,8 @@ void log_failure(const char* message, const std::string& arguments) {
 void log_skipped(std::string_view op, const std::string& arguments) {
   log_line(kSkippedCalls, concat("[turnout] ", op, "(", arguments, "): skipped, nothing to do"));
 }
+
+void log_note(const std::string& text) { log_line(kCalls, concat("[turnout] ", text)); }
 
 namespace {
 
@@ -147,7 +150,11 @@ Call::Call(const Caller& caller, const Signature& signature, std::initializer_li
   if (watched_) {
     const bool continues = details_.steps != nullptr && details_.steps->has_begun;
     start_ = continues ? details_.steps->start : std::chrono::steady_clock::now();
-    if (continues) scratch_bytes_ = details_.steps->scratch_bytes;
+    if (continues) {
+      scratch_bytes_ = details_.steps->scratch_bytes;
+      shared_microseconds_ = details_.steps->shared_microseconds;
+    }
+    loops_.emplace();
     described_ = arguments_.describe();
   }
   if (recorded() != Recorded::none)
@@ -168,7 +175,7 @@ Call::~Call() {
     if (folder_ != nullptr) folder_->end(error);
     if (!watched_) return;
     if (error == nullptr && !details_.is_last) {
-      *details_.steps = {true, start_, scratch_bytes_};
+      *details_.steps = {true, start_, scratch_bytes_, shared_microseconds()};
     } else {
       report(error);
     }
@@ -214,11 +221,11 @@ void Call::fail(const Error& error) {
 void Call::report(const char* error) {
   const std::string op(arguments_.op());
   const std::chrono::duration<double, std::micro> spent = std::chrono::steady_clock::now() - start_;
-  const CallRecord record{op.c_str(),   described_.c_str(),
-                          algorithm_,   error,
-                          skipped_,     at_most(context_.isa(), last_isa_),
-                          threads_,     static_cast<std::int64_t>(scratch_bytes_),
-                          spent.count()};
+  const CallRecord record{op.c_str(),    described_.c_str(),
+                          algorithm_,    error,
+                          skipped_,      at_most(context_.isa(), last_isa_),
+                          threads_,      static_cast<std::int64_t>(scratch_bytes_),
+                          spent.count(), std::max(0.0, spent.count() - shared_microseconds())};
   if (const auto* observer = context_.state().observer.get()) observer->call(record, observer->user);
   if (error != nullptr) {
     log_failure(error, described_);

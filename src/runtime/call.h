@@ -13,6 +13,7 @@
 #include "core/check.h"
 #include "runtime/caller.h"
 #include "runtime/context.h"
+#include "runtime/parallel.h"
 #include "runtime/record.h"
 
 namespace turnout::core {
@@ -57,6 +58,7 @@ class Call {
   [[noreturn]] void fail(const Error& error);  // logs and records the error, then throws it
   [[noreturn]] void refuse_memory(std::size_t bytes);
   void report(const char* error);
+  double shared_microseconds() const { return shared_microseconds_ + (loops_ ? loops_->microseconds() : 0); }
 
   Context& context_;
   const CallDetails details_;
@@ -68,6 +70,8 @@ class Call {
   int threads_ = 1;
   Isa last_isa_ = Isa::avx512;
   std::size_t scratch_bytes_ = 0;
+  double shared_microseconds_ = 0;    // of earlier steps
+  std::optional<SharedLoops> loops_;  // if watched
   std::optional<Scratch> scratch_;
   std::unique_ptr<CallFolder> folder_;  // if the call is recorded
   std::string described_;               // if watched; made by the constructor, because it outlives the slots
@@ -89,6 +93,8 @@ void set_default_log(unsigned lines);
 // Arguments::describe().
 void log_failure(const char* message, const std::string& arguments);
 void log_skipped(std::string_view op, const std::string& arguments);
+// A line of its own in a log that has calls.
+void log_note(const std::string& text);
 // Arguments::check() of such a binding. A call that ends here is logged here, and recorded if it fails; the
 // operator logs and records a call that reaches it.
 bool check_and_log(Arguments& arguments);

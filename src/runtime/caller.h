@@ -12,11 +12,12 @@
 namespace turnout::core {
 
 // A function that runs several operators, of which the first ones find the sizes of results. It logs one
-// line: that of the last operator, with the time and the scratch memory of all.
+// line: that of the last operator, with the times and the scratch memory of all.
 struct Steps {
   bool has_begun = false;
   std::chrono::steady_clock::time_point start;
   std::size_t scratch_bytes = 0;
+  double shared_microseconds = 0;
 };
 
 struct CallDetails {

@@ -175,6 +175,34 @@ InsideParallel::~InsideParallel() {
   if (is_marked_) inside().set(nullptr);
 }
 
+namespace {
+
+const ThreadPointer& newest_loops() {
+  static const ThreadPointer pointer;
+  return pointer;
+}
+SharedLoops* loops_of_this_thread() { return static_cast<SharedLoops*>(newest_loops().get()); }
+
+}  // namespace
+
+// If the pointer cannot be stored, all time counts as serial.
+SharedLoops::SharedLoops() : outer_(loops_of_this_thread()) { newest_loops().set(this); }
+SharedLoops::~SharedLoops() { newest_loops().set(outer_); }
+
+SharedLoops::Loop::Loop(bool is_shared) {
+  SharedLoops* const of = is_shared ? loops_of_this_thread() : nullptr;
+  if (of == nullptr || of->is_inside_) return;
+  of_ = of;
+  of_->is_inside_ = true;
+  start_ = std::chrono::steady_clock::now();
+}
+SharedLoops::Loop::~Loop() {
+  if (of_ == nullptr) return;
+  const std::chrono::duration<double, std::micro> spent = std::chrono::steady_clock::now() - start_;
+  of_->is_inside_ = false;
+  of_->microseconds_ += spent.count();
+}
+
 int automatic_threads() {
   const char* wanted = std::getenv("TURNOUT_NUM_THREADS");
   if (wanted != nullptr && *wanted != '\0') {

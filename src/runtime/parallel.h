@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <type_traits>
 
@@ -39,6 +40,36 @@ class InsideParallel {
 
  private:
   bool is_marked_;
+};
+
+// Measures, for the log, how long a call of this thread is in loops that several threads can share. Objects
+// may be nested: only the newest one measures.
+class SharedLoops {
+ public:
+  SharedLoops();
+  ~SharedLoops();
+  SharedLoops(const SharedLoops&) = delete;
+  SharedLoops& operator=(const SharedLoops&) = delete;
+
+  double microseconds() const { return microseconds_; }
+
+  // Lasts as long as a loop. A loop within another is part of that one.
+  class Loop {
+   public:
+    explicit Loop(bool is_shared);
+    ~Loop();
+    Loop(const Loop&) = delete;
+    Loop& operator=(const Loop&) = delete;
+
+   private:
+    SharedLoops* of_ = nullptr;
+    std::chrono::steady_clock::time_point start_;
+  };
+
+ private:
+  SharedLoops* const outer_;
+  bool is_inside_ = false;
+  double microseconds_ = 0;
 };
 
 // Calls body(begin, end) for consecutive ranges of `grain` items that cover 0 .. n-1; the last range may be
@@ -98,7 +129,10 @@ void parallel_for(Context& context, std::int64_t n, std::int64_t grain, const Bo
       run_on_pool(threads, &Job::work, &job);
     }
   };
-  run();
+  {
+    const SharedLoops::Loop loop(ranges > 1);
+    run();
+  }
   interruptible.finish();
 }
 
