@@ -114,6 +114,16 @@ def dynamic_scatter(scale: float) -> Iterator[tuple[str, int, Call]]:
     yield "voxelize", points, reusing(turnout, "voxelize", **grid)
     yield "VoxelIndex", points, lambda: turnout.VoxelIndex(coors=coors)
     yield "VoxelIndex.reduce, max", points, reusing(index, "reduce", feats=feats, reduce_type="max")
+    groups = {"index": random.integers(0, points // 5 + 1, points), "dim_size": points // 5 + 1}
+    yield "scatter_sum, 64 channels", points, reusing(turnout, "scatter_sum", src=feats, **groups)
+    one = np.ascontiguousarray(feats[:, 0])
+    yield "scatter_sum, 1 channel", points, reusing(turnout, "scatter_sum", src=one, **groups)
+    yield "scatter_max, 64 channels", points, reusing(turnout, "scatter_max", src=feats, **groups)
+    ends = {"indptr": np.append(np.sort(random.integers(0, points, points // 5)), points)}
+    yield "segment_csr, max", points, reusing(turnout, "segment_csr", src=feats, reduce="max", **ends)
+    cells = {"coords": random.integers(0, [180, 180, 1, 1], (points, 4)), "batch": 1, "depth": 1}
+    call = reusing(turnout, "bev_pool", feats=feats, **cells, height=180, width=180)
+    yield "bev_pool, 64 channels", points, call
 
 
 def rnnt_loss(scale: float) -> Iterator[tuple[str, int, Call]]:
@@ -156,6 +166,13 @@ def points(scale: float) -> Iterator[tuple[str, int, Call]]:
     yield "ball_query", count, reusing(turnout, "ball_query", **ball)
     yield "three_nn", count, reusing(turnout, "three_nn", unknown=xyz, known=xyz[:samples])
     yield "knn", count, reusing(turnout, "knn", xyz=xyz, new_xyz=queries, k=16)
+    near = {"xyz": xyz, "new_xyz": queries, "radius": 1.6}
+    clouds = {"counts": np.array([count]), "new_counts": np.array([len(queries)]), "nsample": 64}
+    yield "neighbor_lists", count, reusing(turnout, "neighbor_lists", **near, **clouds)
+    rows, starts = turnout.neighbor_lists(**near, **clouds)
+    features = random.standard_normal((count, 32), dtype=np.float32)
+    lists = {"features": features, "rows": rows, "starts": starts, "grid": [3, 3, 3], "slots": 32}
+    yield "vector_pool", count, reusing(turnout, "vector_pool", **near, **lists)
 
 
 def grouping(scale: float) -> Iterator[tuple[str, int, Call]]:

@@ -59,12 +59,16 @@ struct NearestRoom {
 };
 
 template <class Real>
-struct KernelsOf {
-  // Calls for samples 1 .. count - 1, after samples[0]; returns how many are written. Fewer are written if
+struct SampleKernels {
+  // Writes samples 1 .. count - 1, after samples[0], and returns how many are written. Fewer are written if
   // all others equal the last one, or if the call must end.
   std::int64_t (*sample)(const SampleTask<Real>& task, std::int64_t count, std::int32_t* samples);
   // Sets each distance to the lesser one of itself and of that to the last sample; returns the next sample.
   std::int64_t (*step)(const Real* to_last, Real* distances, std::int64_t count);
+};
+
+template <class Real>
+struct SearchKernels {
   // Appends the rows that are in the region around `position`. Keeps the lowest
   // search.room rows and possibly others, in any order.
   void (*search)(const core::PointLeaves<Real>& leaves, const Real* position, const Search<Real>& search,
@@ -74,25 +78,33 @@ struct KernelsOf {
   // to 16 elements after row last - 1.
   std::int64_t (*scan)(const Real* const* axes, std::int64_t first, std::int64_t last, const Real* position,
                        const Search<Real>& search, Found& found);
+};
+
+template <class Real>
+struct NearestKernels {
   // The `count` nearest points, by distance and row, of the `lanes` positions after the first one. Only
   // points with distances below `limit` are found; it is the distance of those that are missing.
   void (*nearest)(const core::PointLeaves<Real>& points, const core::PointLeaves<Real>& positions,
                   std::int64_t first, const NearestRoom<Real>& room, std::int64_t count, Real limit);
   std::int64_t lanes;
 };
-struct Kernels {
-  KernelsOf<float> f32;
-  KernelsOf<double> f64;
-};
-const Kernels& kernels(Isa isa);
 
-template <class Real>
-const KernelsOf<Real>& kernels_of(Isa isa) {
-  if constexpr (sizeof(Real) == 4) {
-    return kernels(isa).f32;
-  } else {
-    return kernels(isa).f64;
+template <template <class> class Of>
+struct Kernels {
+  Of<float> f32;
+  Of<double> f64;
+
+  template <class Real>
+  const Of<Real>& of() const {
+    if constexpr (sizeof(Real) == 4) {
+      return f32;
+    } else {
+      return f64;
+    }
   }
-}
+};
+const Kernels<SampleKernels>& sample_kernels(Isa isa);
+const Kernels<SearchKernels>& search_kernels(Isa isa);
+const Kernels<NearestKernels>& nearest_kernels(Isa isa);
 
 }  // namespace turnout::families::points

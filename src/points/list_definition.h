@@ -122,7 +122,7 @@ inline void vector_pool_backward(const ConstTensor& grad_pooled, const ConstTens
                                  const ConstTensor& grouped, const Tensor& grad_features,
                                  VectorPoolMode mode) {
   const std::int64_t channels = grad_features.shape[1], slots = grad_pooled.shape[2];
-  if (grad_features.shape[0] == 0) return;  // entries of a call without results are not checked
+  if (grad_features.shape[0] * channels == 0) return;  // entries of a call without results are not checked
   core::visit_lane(grad_pooled.dtype, [&](auto type) {
     using Real = typename decltype(type)::type;
     Real* to = numbers_of<Real>(grad_features);

@@ -1,8 +1,10 @@
 // Examples of lists of neighbours and of vector pooling that can be checked by hand.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -64,6 +66,36 @@ TEST(NeighborLists, RowsOfStackedCloudsAreGlobal) {
   const Lists lists = listed(kCloud, {3, 0, 2}, {0, 0, 0, 0, 0, 0}, {1, 0, 1}, 1, 100, NeighborRegion::cube);
   EXPECT_EQ(lists.rows, (Ints{0, 3, 4}));
   EXPECT_EQ(lists.starts, (Longs{0, 1, 3}));
+}
+
+// Lists of a few points are sorted, dense ones are marked as bits; both may be cut at nsample.
+TEST(NeighborLists, SparseAndDenseListsOfAScene) {
+  constexpr std::int64_t kPoints = 1500, kQueries = 150;
+  std::mt19937 random(3);
+  std::uniform_real_distribution<float> place(0, 10);
+  Floats cloud(3 * kPoints), queries(3 * kQueries);
+  for (float& v : cloud) v = place(random);
+  for (float& v : queries) v = place(random);
+  for (const double radius : {0.5, 2.0, 6.0}) {
+    for (const std::int64_t nsample : {kPoints, std::int64_t{40}}) {
+      Ints rows;
+      Longs starts{0};
+      for (std::int64_t q = 0; q < kQueries; ++q) {
+        for (std::int64_t i = 0; i < kPoints; ++i) {
+          bool is_near = true;
+          for (std::int64_t k = 0; k < 3; ++k)
+            is_near &= std::abs(cloud[3 * i + k] - queries[3 * q + k]) <= static_cast<float>(radius);
+          if (is_near && static_cast<std::int64_t>(rows.size()) - starts.back() < nsample)
+            rows.push_back(static_cast<std::int32_t>(i));
+        }
+        starts.push_back(static_cast<std::int64_t>(rows.size()));
+      }
+      const Lists lists = listed(cloud, {kPoints}, queries, {kQueries}, radius, nsample, NeighborRegion::cube,
+                                 kPoints * kQueries);
+      EXPECT_EQ(lists.starts, starts);
+      EXPECT_EQ(lists.rows, rows) << radius << ", " << nsample;
+    }
+  }
 }
 
 TEST(NeighborLists, Refused) {

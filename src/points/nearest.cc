@@ -28,7 +28,7 @@ void find_nearest(Call& call, const ConstTensor& xyz, const Starts& points, cons
   visit_lane(xyz.dtype, [&](auto type) {
     using Real = typename decltype(type)::type;
     using Room = NearestRoom<Real>;
-    const KernelsOf<Real>& kernels = kernels_of<Real>(call.context().isa());
+    const NearestKernels<Real>& kernels = nearest_kernels(call.context().isa()).of<Real>();
     const std::int64_t elements = Room::kMostLanes * k * workers;
     Scratch scratch =
         call.lease(PointLeaves<Real>::bytes(points.most()) + PointLeaves<Real>::bytes(queries.most()) +

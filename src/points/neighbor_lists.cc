@@ -12,8 +12,8 @@ namespace families::points {
 
 using namespace core;
 
-// Calls visit_list(query, found, first row of its cloud).
-template <class Visit>
+// Calls visit_list(query, found, first row of its cloud). To count, `found` has no rows.
+template <bool kCount, class Visit>
 void NeighborSearch::visit(Context& context, const Visit& visit_list) const {
   const FpEnvironment environment;  // the caller's may round otherwise, or trap
   const int workers = workers_for(context, queries_.most() / kQueryGrain + 1);
@@ -37,7 +37,11 @@ void NeighborSearch::visit(Context& context, const Visit& visit_list) const {
         [&](std::int64_t first, std::int64_t last, int number) {
           auto worker = cloud.worker(number);
           for (std::int64_t q = first; q < last; ++q) {
-            cloud.find(from + 3 * q, search, worker);
+            if constexpr (kCount) {
+              cloud.count(from + 3 * q, search, worker);
+            } else {
+              cloud.find(from + 3 * q, search, worker);
+            }
             visit_list(q, worker.found, shift);
           }
         });
@@ -45,8 +49,9 @@ void NeighborSearch::visit(Context& context, const Visit& visit_list) const {
 }
 
 void NeighborSearch::count(Context& context, std::int64_t* starts) const {
-  visit(context,
-        [&](std::int64_t q, const Found& found, std::int64_t /*shift*/) { starts[q + 1] = found.count; });
+  visit<true>(context, [&](std::int64_t q, const Found& found, std::int64_t /*shift*/) {
+    starts[q + 1] = found.count;
+  });
   starts[0] = 0;
   for (std::int64_t q = 0; q < new_xyz_.shape[0]; ++q) starts[q + 1] += starts[q];
 }
@@ -55,7 +60,7 @@ void NeighborSearch::write(Context& context, const std::int64_t* starts, const T
   visit_index(rows.dtype, [&](auto type) {
     using Index = typename decltype(type)::type;
     auto* to = static_cast<Index*>(rows.data);
-    visit(context, [&](std::int64_t q, const Found& found, std::int64_t shift) {
+    visit<false>(context, [&](std::int64_t q, const Found& found, std::int64_t shift) {
       // Fewer or more are found only if another thread modifies the points during the call.
       const std::int64_t count = std::min(found.count, starts[q + 1] - starts[q]);
       for (std::int64_t i = 0; i < count; ++i) to[starts[q] + i] = static_cast<Index>(shift + found.rows[i]);

@@ -26,7 +26,7 @@ class NeighborSearch {
   void write(Context& context, const std::int64_t* starts, const Tensor& rows) const;
 
  private:
-  template <class Visit>
+  template <bool kCount, class Visit>
   void visit(Context& context, const Visit& visit_list) const;
 
   const ConstTensor &xyz_, &new_xyz_;

@@ -61,7 +61,7 @@ struct Workspace {
   }
 
   // Samples one cloud into `samples`, and writes the distances unless `to` is nullptr.
-  void run(const KernelsOf<Real>& kernels, const Real* points, std::int64_t count, const Real* initial,
+  void run(const SampleKernels<Real>& kernels, const Real* points, std::int64_t count, const Real* initial,
            std::int64_t sample_count, Real* to, const Stop& stop) {
     if (sample_count > 0) samples[0] = 0;
     if (sample_count <= 1) {
@@ -101,7 +101,7 @@ void sample_clouds(Call& call, const ConstTensor& xyz, const ConstTensor& initia
   const Stop stop;
   visit_lane(xyz.dtype, [&](auto type) {
     using Real = typename decltype(type)::type;
-    const KernelsOf<Real>& kernels = kernels_of<Real>(call.context().isa());
+    const SampleKernels<Real>& kernels = sample_kernels(call.context().isa()).of<Real>();
     const std::size_t bytes = Workspace<Real>::bytes(most_points, most_samples);
     Scratch scratch = call.lease(static_cast<std::size_t>(workers) * bytes);
     std::byte* const memory = scratch.take<std::byte>(static_cast<std::int64_t>(bytes) * workers);
@@ -171,7 +171,7 @@ void furthest_point_sample_by_distances(const ConstTensor& matrix, const ConstTe
   const Stop stop;
   visit_lane(matrix.dtype, [&](auto type) {
     using Real = typename decltype(type)::type;
-    const KernelsOf<Real>& kernels = kernels_of<Real>(call.context().isa());
+    const SampleKernels<Real>& kernels = sample_kernels(call.context().isa()).of<Real>();
     Scratch& scratch =
         call.scratch(array_bytes<Real>(count) * static_cast<std::size_t>(workers) +
                      array_bytes<std::int32_t>(sampled.rows) * static_cast<std::size_t>(workers));
