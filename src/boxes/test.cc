@@ -1,6 +1,7 @@
 // Examples of overlaps, suppression and points in boxes that can be checked by hand, and random calls.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -209,8 +210,8 @@ TEST(Nms3dNormal, IgnoresTheHeading) {
   EXPECT_EQ(kept("nms3d_normal", boxes, {}, 0.5), (Kept{0}));
 }
 
-std::vector<std::int32_t> first_boxes(std::vector<float> points, std::vector<float> boxes,
-                                      BoxZ z = BoxZ::center, double margin = 1e-5) {
+std::vector<std::int32_t> boxes_of_points(const std::vector<float>& points, const std::vector<float>& boxes,
+                                          BoxZ z, double margin) {
   const auto m = static_cast<std::int64_t>(points.size()) / 3,
              n = static_cast<std::int64_t>(boxes.size()) / 7;
   std::vector<std::int32_t> first(static_cast<std::size_t>(m), -7), all(static_cast<std::size_t>(m * n), -7);
@@ -226,7 +227,39 @@ std::vector<std::int32_t> first_boxes(std::vector<float> points, std::vector<flo
   }
   return first;
 }
+// Few points are compared with the boxes as they are, more with those of a grid.
+std::vector<std::int32_t> first_boxes(std::vector<float> points, const std::vector<float>& boxes,
+                                      BoxZ z = BoxZ::center, double margin = 1e-5) {
+  const auto first = boxes_of_points(points, boxes, z, margin);
+  for (const std::size_t count : {std::size_t{8}, std::size_t{200}}) {
+    while (points.size() < 3 * count) points.insert(points.end(), points.begin(), points.begin() + 3);
+    auto again = boxes_of_points(points, boxes, z, margin);
+    again.resize(first.size());
+    EXPECT_EQ(again, first) << count << " points";
+  }
+  return first;
+}
 using First = std::vector<std::int32_t>;
+
+TEST(PointsInBoxes, FewPointsOfARandomScene) {
+  std::mt19937_64 random(1);
+  std::uniform_real_distribution<float> place(-4, 4), size(0, 3), heading(-4, 4);
+  std::vector<float> points, boxes;
+  for (int i = 0; i < 300; ++i) points.insert(points.end(), {place(random), place(random), size(random)});
+  for (int i = 0; i < 30; ++i) {
+    for (int k = 0; k < 3; ++k) boxes.push_back(place(random) / (k == 2 ? 4 : 1));
+    for (int k = 0; k < 3; ++k) boxes.push_back(size(random));
+    boxes.push_back(heading(random));
+  }
+  for (const BoxZ z : {BoxZ::center, BoxZ::bottom}) {
+    const auto all = boxes_of_points(points, boxes, z, 1e-2);
+    EXPECT_GT(std::count(all.begin(), all.end(), -1), 10);
+    EXPECT_LT(std::count(all.begin(), all.end(), -1), 290);
+    for (std::size_t i = 0; i < all.size(); ++i)
+      EXPECT_EQ(boxes_of_points({points[3 * i], points[3 * i + 1], points[3 * i + 2]}, boxes, z, 1e-2)[0],
+                all[i]);
+  }
+}
 
 TEST(PointsInBoxes, FirstBox) {
   const std::vector<float> boxes{0, 0, 0, 4, 2, 2, 0, 1, 0, 0, 4, 2, 2, 0};
