@@ -81,7 +81,7 @@ TURNOUT_API void dynamic_scatter_backward(const ConstTensor& grad_voxel_feats, c
 //   scatter_max   out[g, c] is the largest src[i, c], and argmax[g, c] the first i that has it. The maximum
 //                 starts at the lowest finite number of the dtype and only larger values replace it: NaN
 //                 and -inf are never taken. Where nothing is taken, as in a group without rows, out[g, c]
-//                 is 0 and argmax[g, c] is the number of rows of src.
+//                 is 0 and argmax[g, c] is the number of rows of src. argmax may be absent (nullptr).
 // The index may be in any order; an ascending one is faster.
 //
 // src [rows, channels]: a float, or for sum and max int32 or int64; index [rows], int32 or int64, each in

@@ -31,7 +31,8 @@ TURNOUT_API void gather_csr(const ConstTensor& src, const ConstTensor& indptr, c
                             const Caller& caller = {});
 
 // scatter_max() with the smallest numbers: starts at the greatest finite number of the dtype, takes smaller
-// ones only, and the first of equal ones. Where nothing is taken, out is 0 and argmin is rows.
+// ones only, and the first of equal ones. Where nothing is taken, out is 0 and argmin is rows. argmin may be
+// absent (nullptr).
 TURNOUT_API void scatter_min(const ConstTensor& src, const ConstTensor& index, const Tensor& out,
                              const Tensor& argmin, const Caller& caller = {});
 
@@ -39,11 +40,11 @@ TURNOUT_API void scatter_min(const ConstTensor& src, const ConstTensor& index, c
 // size; out [rows], i64.
 TURNOUT_API void ingroup_indices(const ConstTensor& groups, const Tensor& out, const Caller& caller = {});
 
-// out[b, d, h, w] = the sum of the rows of feats whose coords are (h, w, d, b), in ascending order; 0 without
-// rows. feats [rows, channels], floats; coords [rows, 4]; out [batch, depth, height, width, channels].
+// out[b, :, d, h, w] = the sum of the rows of feats whose coords are (h, w, d, b), ascending; 0 without
+// rows. feats [rows, channels], floats; coords [rows, 4]; out [batch, channels, depth, height, width].
 TURNOUT_API void bev_pool(const ConstTensor& feats, const ConstTensor& coords, const Tensor& out,
                           const Caller& caller = {});
-// grad_feats[i] = grad_out[b, d, h, w] for the coords of row i.
+// grad_feats[i] = grad_out[b, :, d, h, w] for the coords of row i.
 TURNOUT_API void bev_pool_backward(const ConstTensor& grad_out, const ConstTensor& coords,
                                    const Tensor& grad_feats, const Caller& caller = {});
 

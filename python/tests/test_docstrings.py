@@ -16,8 +16,8 @@ WITHOUT_TORCH = os.environ.get("TURNOUT_TEST_CORE") == "1" and importlib.util.fi
 TORCH = [pytest.mark.torch, pytest.mark.skipif(WITHOUT_TORCH, reason="torch is not installed")]
 
 COMPAT = [
-    *("fast_rnnt", "k2", "mmcv", "pcdet", "pointops", "spconv", "torch_npu", "torch_scatter", "torchaudio"),
-    *("transformer_engine", "transformers", "tutel"),
+    *("fast_rnnt", "k2", "mmcv", "pcdet", "pointops", "spconv", "torch_cluster", "torch_npu"),
+    *("torch_scatter", "torchaudio", "transformer_engine", "transformers", "tutel"),
 ]
 
 

@@ -131,6 +131,13 @@ def test_out(rng):
         results = turnout.scatter_max(src, index, out=out)
         assert all(results[i] is out[i] for i in given)
         assert all(np.array_equal(a, b) for a, b in zip(results, expected, strict=True))
+    for name in ("scatter_max", "scatter_min"):
+        wanted = getattr(turnout, name)(src, index, 0, 14)[0]
+        out = np.full((14, 19), 7, np.float32)
+        assert getattr(turnout, name)(src, index, return_arg=False, out=out) is out
+        assert same_bits(out, wanted)
+        moved = getattr(turnout, name)(src.T.copy(), index, 1, 14, return_arg=False)
+        assert same_bits(moved, wanted.T)
     grad = np.full((60, 19), 7, np.float32)
     assert turnout.scatter_sum_backward(expected[0], index, out=grad) is grad
     assert same_bits(grad, expected[0][index])

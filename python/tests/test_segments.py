@@ -100,15 +100,19 @@ def test_ranks(rng):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("extents", [(2, 1, 4, 5), (40, 30, 40, 50)])  # many rows of a cell, and few
-def test_bev_pool(rng, dtype, extents):
-    feats = rng.standard_normal((300, 7)).astype(dtype)
+@pytest.mark.parametrize(
+    ("rows", "channels", "extents"),
+    [(300, 7, (2, 1, 4, 5)), (300, 7, (4, 3, 20, 50)), (4000, 70, (2, 1, 40, 50))],
+    ids=["in order", "few rows", "beyond the cache"],
+)
+def test_bev_pool(rng, dtype, rows, channels, extents):
+    feats = rng.standard_normal((rows, channels)).astype(dtype)
     batch, depth, height, width = extents
-    coords = rng.integers(0, [height, width, depth, batch], (300, 4))
+    coords = rng.integers(0, [height, width, depth, batch], (rows, 4))
     cells = np.ravel_multi_index(coords[:, [3, 2, 0, 1]].T, extents)
     out = turnout.bev_pool(feats, coords, *extents)
     expected = turnout.scatter_sum(feats, cells, dim_size=int(np.prod(extents)))
-    assert same_bits(out, expected.reshape(*extents, 7))
+    assert same_bits(out, np.moveaxis(expected.reshape(*extents, channels), 4, 1))
     np.testing.assert_array_equal(turnout.bev_pool_backward(out, coords), expected[cells])
 
 

@@ -17,8 +17,10 @@ HEADERS = Path(turnout.__file__).parent / "include/turnout"
 DIFFERENT = {
     # With limits it calls voxelize_hard instead of this operator.
     "voxelize": {"max_points", "max_voxels", "return_map"},
-    # The dimension that is reduced.
-    **{f"scatter_{name}": {"dim"} for name in ("sum", "mean", "max", "min")},
+    # The dimension that is reduced. The functions return the rows of maxima as torch_scatter's do, the
+    # operators on request.
+    **{f"scatter_{name}": {"dim"} for name in ("sum", "mean")},
+    **{f"scatter_{name}": {"dim", "return_arg"} for name in ("max", "min")},
     # Weights stored as [experts, depth, rows].
     "moe_experts": {"transposed"},
     # Other packages' argument, which has no effect here.

@@ -10,7 +10,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbol
 import turnout
 import turnout.torch
 from turnout import _core, check
-from turnout.torch import scatter_max, scatter_mean, scatter_sum
+from turnout.torch import scatter_max, scatter_mean, scatter_min, scatter_sum
 
 pytestmark = pytest.mark.torch
 
@@ -170,7 +170,7 @@ def test_messages(rng, name):
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_torch_threads_do_the_work(rng, count):
-    src, index = tensors(rng, rows=40_000, channels=20, groups=4000)
+    src, index = tensors(rng, rows=40_000, channels=64, groups=4000)
     expected = turnout.scatter_max(src.numpy(), index.numpy())
     threads = torch.get_num_threads()
     torch.set_num_threads(count)
@@ -227,6 +227,23 @@ def test_the_first_of_equal_rows_has_the_gradient():
     assert not argmax.requires_grad
 
 
+@pytest.mark.parametrize("function", [scatter_max, scatter_min])
+def test_values_without_rows(function):
+    src = torch.tensor([[1.0, 9.0], [2.0, 8.0], [4.0, 0.0]], requires_grad=True)
+    index = torch.tensor([0, 2, 0])
+    both, out = function(src, index), function(src, index, return_arg=False)
+    assert torch.equal(out, both[0])
+    weights = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    wanted, found = (torch.autograd.grad((x * weights).sum(), src)[0] for x in (both[0], out))
+    assert torch.equal(found, wanted)
+    # The operator itself, which did not save the rows.
+    op = getattr(torch.ops.turnout, function.__name__)
+    out, none = op(src, index)
+    assert none.numel() == 0
+    assert torch.equal(torch.autograd.grad((out * weights).sum(), src)[0], wanted)
+    assert torch.equal(function(src.T, index, 1, return_arg=False), both[0].T)
+
+
 def test_integers_have_no_gradient(rng):
     src, index = torch.arange(12).reshape(6, 2), torch.tensor([0, 2, 0, 2, 0, 2])
     assert scatter_sum(src, index).tolist() == [[12, 15], [0, 0], [18, 21]]
@@ -244,8 +261,9 @@ def test_opcheck(rng, name, requires_grad):
     src, index = tensors(rng)
     src.requires_grad_(requires_grad)
     torch.library.opcheck(OPS[name], (src, index))
-    torch.library.opcheck(OPS[name], (src, index, 14))
-    out = results_of(OPS[name](src.detach(), index, 14))
+    sizes = (14, True) if name == "max" else (14,)  # with the rows of maxima
+    torch.library.opcheck(OPS[name], (src, index, *sizes))
+    out = results_of(OPS[name](src.detach(), index, *sizes))
     grad = torch.ones_like(out[0]).requires_grad_(requires_grad)
     torch.library.opcheck(BACKWARD[name], (grad, index, *out[1:]))
 

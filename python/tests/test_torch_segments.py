@@ -135,8 +135,8 @@ def test_ranks_and_grids(rng):
     feats = torch.from_numpy(rng.standard_normal((50, 4)))
     coords = torch.from_numpy(rng.integers(0, [3, 4, 2, 2], (50, 4)))
     h, w, d, b = coords.unbind(1)
-    expected = torch.zeros(2, 2, 3, 4, 4, dtype=torch.float64).index_put((b, d, h, w), feats, accumulate=True)
-    torch.testing.assert_close(bev_pool(feats, coords, 2, 2, 3, 4), expected)
+    sums = torch.zeros(2, 2, 3, 4, 4, dtype=torch.float64).index_put((b, d, h, w), feats, accumulate=True)
+    torch.testing.assert_close(bev_pool(feats, coords, 2, 2, 3, 4), sums.permute(0, 4, 1, 2, 3))
 
 
 def test_messages():

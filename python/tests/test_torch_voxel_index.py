@@ -155,8 +155,8 @@ def test_empty(reduce_type, points, channels):
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_torch_threads_do_the_work(rng, count):
-    feats = torch.from_numpy(rng.standard_normal((40000, 20)).astype(np.float32)).requires_grad_()
-    coors = torch.from_numpy(coordinates(rng, 40000, extent=20))
+    feats = torch.from_numpy(rng.standard_normal((90000, 20)).astype(np.float32)).requires_grad_()
+    coors = torch.from_numpy(coordinates(rng, 90000, extent=20))
     on_own_threads = turnout.VoxelIndex(coors)
     threads = torch.get_num_threads()
     torch.set_num_threads(count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from turnout import _core
 
@@ -81,14 +81,35 @@ def scatter_mean(
     return result
 
 
+@overload
+def scatter_max(
+    src: Source[R],
+    index: Array,
+    dim: Int = 0,
+    dim_size: Int | None = None,
+    return_arg: Literal[True] = True,
+    *,
+    out: tuple[R | None, R | None] | None = None,
+) -> tuple[R, R]: ...
+@overload
 def scatter_max(
     src: Source[R],
     index: Array,
     dim: Int = 0,
     dim_size: Int | None = None,
     *,
-    out: tuple[R | None, R | None] | None = None,
-) -> tuple[R, R]:
+    return_arg: Literal[False],
+    out: R | None = None,
+) -> R: ...
+def scatter_max(
+    src: Source[R],
+    index: Array,
+    dim: Int = 0,
+    dim_size: Int | None = None,
+    return_arg: bool = True,
+    *,
+    out: R | tuple[R | None, R | None] | None = None,
+) -> R | tuple[R, R]:
     """The elementwise maximum of the rows of each group, and the rows that it comes from.
 
     ::
@@ -101,11 +122,12 @@ def scatter_max(
     is 0 and ``argmax`` is ``src.shape[dim]``.
 
     Arguments are those of :func:`scatter_sum`; ``out`` is a tuple of ``out`` and ``argmax``, with None to
-    allocate one.
+    allocate one. Without ``return_arg`` the call finds the maxima only, which takes less time; ``out`` and
+    the result are then a single array.
 
     Returns:
         out: as for :func:`scatter_sum`.
-        argmax: the same shape, int64.
+        argmax: with ``return_arg``, the same shape, int64.
 
     Example:
         >>> src = np.array([[1.0, 9.0], [2.0, 8.0], [4.0, 0.0]], np.float32)
@@ -114,18 +136,40 @@ def scatter_max(
         >>> out.tolist(), argmax.tolist()  # 3, the number of rows, means none
         ([[4.0, 9.0], [0.0, 0.0], [2.0, 8.0]], [[2, 0], [3, 3], [1, 1]])
     """
-    result: tuple[R, R] = _reduced("scatter_max", _core.scatter_max, src, index, dim, dim_size, out)
+    function = _core.scatter_max
+    result: R | tuple[R, R] = _extremes("scatter_max", function, src, index, dim, dim_size, return_arg, out)
     return result
 
 
+@overload
+def scatter_min(
+    src: Source[R],
+    index: Array,
+    dim: Int = 0,
+    dim_size: Int | None = None,
+    return_arg: Literal[True] = True,
+    *,
+    out: tuple[R | None, R | None] | None = None,
+) -> tuple[R, R]: ...
+@overload
 def scatter_min(
     src: Source[R],
     index: Array,
     dim: Int = 0,
     dim_size: Int | None = None,
     *,
-    out: tuple[R | None, R | None] | None = None,
-) -> tuple[R, R]:
+    return_arg: Literal[False],
+    out: R | None = None,
+) -> R: ...
+def scatter_min(
+    src: Source[R],
+    index: Array,
+    dim: Int = 0,
+    dim_size: Int | None = None,
+    return_arg: bool = True,
+    *,
+    out: R | tuple[R | None, R | None] | None = None,
+) -> R | tuple[R, R]:
     """The elementwise minimum of the rows of each group, and the rows that it comes from.
 
     It mirrors :func:`scatter_max`: the minimum starts at the greatest finite number of the dtype and only
@@ -135,7 +179,7 @@ def scatter_min(
 
     Returns:
         out: as for :func:`scatter_sum`.
-        argmin: the same shape, int64.
+        argmin: with ``return_arg``, the same shape, int64.
 
     Example:
         >>> src = np.array([[1.0, 9.0], [2.0, 8.0], [4.0, 0.0]], np.float32)
@@ -144,7 +188,8 @@ def scatter_min(
         >>> out.tolist(), argmin.tolist()  # 3, the number of rows, means none
         ([[1.0, 0.0], [0.0, 0.0], [2.0, 8.0]], [[0, 2], [3, 3], [1, 1]])
     """
-    result: tuple[R, R] = _reduced("scatter_min", _core.scatter_min, src, index, dim, dim_size, out)
+    function = _core.scatter_min
+    result: R | tuple[R, R] = _extremes("scatter_min", function, src, index, dim, dim_size, return_arg, out)
     return result
 
 
@@ -170,6 +215,27 @@ def _reduced(
     if isinstance(results, tuple):
         return tuple(_moved(result, 0, wanted) for result in results)
     return _moved(results, 0, wanted)
+
+
+def _extremes(
+    name: str,
+    function: Callable[..., Any],
+    src: Any,
+    index: Array,
+    dim: Int,
+    dim_size: Int | None,
+    return_arg: bool,
+    out: Any,
+) -> Any:
+    if return_arg:
+        return _reduced(
+            name, lambda s, i, n, o=None: function(s, i, n, True, o), src, index, dim, dim_size, out
+        )
+
+    def values(src: Any, index: Array, dim_size: Int | None, out: Any = None) -> Any:
+        return function(src, index, dim_size, False, None if out is None else (out,))[0]
+
+    return _reduced(name, values, src, index, dim, dim_size, out)
 
 
 def _moved(array: Any, source: int, destination: int) -> Any:

@@ -149,7 +149,7 @@ def bev_pool(
     ::
 
         h, w, d, b = coords[i]
-        out[b, d, h, w] = the sum of all feats[i] with these coords, in ascending order of i
+        out[b, :, d, h, w] = the sum of all feats[i] with these coords, in ascending order of i
 
     A cell without rows is 0. The rows need not be sorted. 16-bit floats are added in float32 and rounded
     once. Results have the same bits for any number of threads.
@@ -161,7 +161,7 @@ def bev_pool(
         out: the array to write to.
 
     Returns:
-        out: ``[batch, depth, height, width, channels]``, dtype of ``feats``: ``out`` or a new array.
+        out: ``[batch, channels, depth, height, width]``, dtype of ``feats``: ``out`` or a new array.
 
     Raises:
         ValueError: coordinates are outside of the grid, or an argument has an invalid shape or dtype.
@@ -170,7 +170,7 @@ def bev_pool(
     Example:
         >>> feats = np.array([[1.0], [2.0], [4.0]], np.float32)
         >>> coords = np.array([[0, 1, 0, 0], [1, 2, 0, 0], [0, 1, 0, 0]])
-        >>> turnout.bev_pool(feats, coords, 1, 1, 2, 3)[0, 0, :, :, 0].tolist()
+        >>> turnout.bev_pool(feats, coords, 1, 1, 2, 3)[0, 0, 0].tolist()
         [[0.0, 5.0, 0.0], [0.0, 0.0, 2.0]]
     """
     result: R = _core.bev_pool(feats, coords, batch, depth, height, width, out)
@@ -181,7 +181,7 @@ def bev_pool_backward(grad_out: Source[R], coords: Array, *, out: R | None = Non
     """The gradient of :func:`bev_pool` with respect to ``feats``: each row gets that of its cell.
 
     Example:
-        >>> grad = np.arange(6, dtype=np.float32).reshape(1, 1, 2, 3, 1)
+        >>> grad = np.arange(6, dtype=np.float32).reshape(1, 1, 1, 2, 3)
         >>> coords = np.array([[0, 1, 0, 0], [1, 2, 0, 0], [0, 1, 0, 0]])
         >>> turnout.bev_pool_backward(grad, coords).tolist()
         [[1.0], [5.0], [1.0]]

@@ -1,14 +1,16 @@
-// Implements bev_pool and its gradient: sums of rows by cell, without sorting them.
+// Implements bev_pool and its gradient: sums of rows by cell. The grid has its channels first, so blocks of
+// cells are computed with their channels last, in the cache, and transposed.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 
 #include "core/dtypes.h"
+#include "core/padding.h"
+#include "dynamic_scatter/direct.h"
 #include "dynamic_scatter/groups.h"
 #include "dynamic_scatter/kernels.h"
 #include "dynamic_scatter/reductions.h"
 #include "dynamic_scatter/segment_signature.h"
-#include "dynamic_scatter/touched_groups.h"
 #include "indices/indices.h"
 #include "runtime/call.h"
 #include "runtime/parallel.h"
@@ -21,16 +23,38 @@ namespace families::dynamic_scatter {
 using namespace core;
 namespace {
 
-// Reads coords [rows, 4] = (h, w, d, b) as cells of `grid` [batch, depth, height, width, ..].
-template <class Data>
-void read_cells(Call& call, const ConstTensor& coords, const BasicTensor<Data>& grid, std::int32_t* cell_of) {
-  const std::int64_t limits[] = {grid.shape[2], grid.shape[3], grid.shape[1], grid.shape[0]};
+// A result or gradient [batch, channels, depth, height, width].
+struct Grid {
+  std::int64_t batch, channels, depth, height, width, plane;  // plane: cells of a sample and channel
+
+  template <class Data>
+  Grid(Call& call, const BasicTensor<Data>& all)
+      : batch(all.shape[0]),
+        channels(all.shape[1]),
+        depth(all.shape[2]),
+        height(all.shape[3]),
+        width(all.shape[4]),
+        plane(0) {
+    std::int64_t product = 1;
+    for (const std::int64_t extent : {batch, depth, height, width}) {
+      if (extent > 0 && product > kMaxPoints / extent)
+        call.refuse(concat("batch * depth * height * width exceeds ", kMaxPoints, ", the most cells"));
+      product *= extent;
+    }
+    plane = depth * height * width;
+  }
+  std::int64_t cells() const { return batch * plane; }
+};
+
+// Reads coords [rows, 4] = (h, w, d, b) as numbers of cells.
+void read_cells(Call& call, const ConstTensor& coords, const Grid& grid, std::int32_t* cell_of) {
+  const std::int64_t limits[] = {grid.height, grid.width, grid.depth, grid.batch};
   static constexpr const char* kNames[] = {"height", "width", "depth", "batch"};
   const std::int64_t rows = coords.shape[0];
   visit_index(coords.dtype, [&](auto type) {
     const auto* values = static_cast<const typename decltype(type)::type*>(coords.data);
     std::atomic<std::int64_t> bad{rows};
-    parallel_for(call.context(), rows, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(call.context(), rows, point_grain(rows), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         std::int64_t at[4];
         bool is_inside = true;
@@ -59,15 +83,131 @@ void read_cells(Call& call, const ConstTensor& coords, const BasicTensor<Data>& 
   });
 }
 
-template <class Data>
-std::int64_t cells_of(Call& call, const BasicTensor<Data>& grid) {
-  std::int64_t cells = 1;
-  for (int d = 0; d < 4; ++d) {
-    if (grid.shape[d] > 0 && cells > kMaxPoints / grid.shape[d])
-      call.refuse(concat("batch * depth * height * width exceeds ", kMaxPoints, ", the most cells"));
-    cells *= grid.shape[d];
+// Cells that are computed together, channels last, in a tile of a worker's memory.
+class Tiles {
+ public:
+  Tiles(const Grid& grid, std::int64_t row_bytes, int workers)
+      : cells(std::clamp<std::int64_t>(kTileBytes / std::max<std::int64_t>(row_bytes, 1), 16, 256)),
+        plane_(grid.plane),
+        tile_bytes_(padded(static_cast<std::size_t>(cells * row_bytes))),
+        workers_(workers) {}
+  std::size_t bytes() const { return tile_bytes_ * static_cast<std::size_t>(workers_); }
+  void take(Scratch& scratch) { memory_ = scratch.take<std::byte>(static_cast<std::int64_t>(bytes())); }
+
+  // Calls f(first cell, last cell, place, tile) for blocks that cover cells first .. last-1, where `place` is
+  // that of the first cell in its sample, for channel 0.
+  template <class F>
+  void for_blocks(std::int64_t first, std::int64_t last, std::int64_t channels, int worker,
+                  const F& f) const {
+    std::byte* const tile = memory_ + static_cast<std::size_t>(worker) * tile_bytes_;
+    while (first < last) {
+      const std::int64_t sample = first / plane_;
+      const std::int64_t end = std::min({last, (sample + 1) * plane_, first + cells});
+      f(first, end, sample * channels * plane_ + first % plane_, tile);
+      first = end;
+    }
   }
-  return cells;
+
+  const std::int64_t cells;
+
+ private:
+  const std::int64_t plane_;
+  const std::size_t tile_bytes_;
+  const int workers_;
+  std::byte* memory_ = nullptr;
+};
+
+// The rows of each cell, and the memory of a call.
+class Pooling {
+ public:
+  Pooling(Call& call, const Grid& of, std::int64_t rows, DType dtype, const ConstTensor& coords)
+      : grid(of),
+        row_bytes(grid.channels * size_of(dtype)),
+        workers_(call.context().threads()),
+        tiles_(grid, row_bytes, workers_) {
+    const MapGrouping grouping(rows, grid.cells(), workers_);
+    Scratch& scratch =
+        call.scratch(array_bytes<std::int32_t>(rows) + grouping.scratch_bytes() + tiles_.bytes());
+    auto* cell_of = scratch.take<std::int32_t>(rows);
+    tiles_.take(scratch);
+    read_cells(call, coords, grid, cell_of);
+    groups = grouping.run(call.context(), cell_of, scratch);
+    call.chose("by cell", is_parallel(groups, row_bytes) ? workers_ : 1);
+  }
+
+  // Calls f(first cell, last cell, place, tile) for all blocks of cells.
+  template <class F>
+  void for_blocks(Context& context, const F& f) const {
+    for_voxel_ranges(
+        context, groups, row_bytes, is_parallel(groups, row_bytes),
+        [&](std::int64_t first, std::int64_t last, int worker) {
+          tiles_.for_blocks(first, last, grid.channels, worker, f);
+        },
+        workers_);
+  }
+
+  const Grid grid;
+  const std::int64_t row_bytes;
+  VoxelGroups groups;
+
+ private:
+  const int workers_;
+  Tiles tiles_;
+};
+
+// Rows that are transposed side by side, so that the accesses to planes are wide.
+constexpr std::int64_t kTogether = 8;
+
+// to[c * plane + i] = tile[i, c]
+template <class Element>
+void put_channels_first(const Element* tile, std::int64_t cells, std::int64_t channels,
+                        Element* __restrict to, std::int64_t plane) {
+  std::int64_t i = 0;
+  for (; i + kTogether <= cells; i += kTogether)
+    for (std::int64_t c = 0; c < channels; ++c) {
+      Element column[kTogether];
+      for (std::int64_t k = 0; k < kTogether; ++k) column[k] = tile[(i + k) * channels + c];
+      std::memcpy(to + c * plane + i, column, sizeof(column));
+    }
+  for (; i < cells; ++i)
+    for (std::int64_t c = 0; c < channels; ++c) to[c * plane + i] = tile[i * channels + c];
+}
+
+// tile[i, c] = from[c * plane + i]
+template <class Element>
+void put_channels_last(const Element* from, std::int64_t plane, std::int64_t cells, std::int64_t channels,
+                       Element* __restrict tile) {
+  for (std::int64_t c = 0; c < channels; ++c)
+    for (std::int64_t i = 0; i < cells; ++i) tile[i * channels + c] = from[c * plane + i];
+}
+
+// Adds the rows in their order to sums that fit the cache. Returns false if that takes longer.
+bool pool_in_order(Call& call, const Grid& grid, const ConstTensor& feats, const ConstTensor& coords,
+                   const Tensor& out) {
+  Context& context = call.context();
+  const std::int64_t rows = feats.shape[0], bytes = grid.cells() * grid.channels * size_of(out.dtype);
+  Tensor sums(nullptr, out.dtype, {grid.cells(), grid.channels});
+  const DirectSums plan(rows, sums, Reduce::sum);
+  if (!plan.pays(context.threads())) return false;
+  Scratch& scratch =
+      call.scratch(array_bytes<std::int32_t>(rows) + array_bytes<std::byte>(bytes) + plan.scratch_bytes());
+  auto* cell_of = scratch.take<std::int32_t>(rows);
+  sums.data = scratch.take<std::byte>(bytes);
+  read_cells(call, coords, grid, cell_of);
+  DirectSums(rows, sums, Reduce::sum).run(context, call, cell_of, feats.data, scratch);
+  visit_bytes(size_of(out.dtype), [&](auto type) {
+    using Element = typename decltype(type)::type;
+    const auto* from = static_cast<const Element*>(sums.data);
+    auto* to = static_cast<Element*>(out.data);
+    const std::int64_t sample = grid.channels * grid.plane;
+    for (std::int64_t b = 0; b < grid.batch; ++b)
+      parallel_for(context, grid.plane, kRangeBytes / grid.channels + 1,
+                   [&](std::int64_t begin, std::int64_t end) {
+                     put_channels_first(from + b * sample + begin * grid.channels, end - begin, grid.channels,
+                                        to + b * sample + begin, grid.plane);
+                   });
+  });
+  return true;
 }
 
 }  // namespace
@@ -79,50 +219,58 @@ void bev_pool(const ConstTensor& feats, const ConstTensor& coords, const Tensor&
   Call call(caller, kBevPool, {feats, coords, out}, {});
   if (call.nothing_to_do()) return;
   Context& context = call.context();
-  const std::int64_t rows = feats.shape[0], channels = feats.shape[1], cells = cells_of(call, out);
-  const Tensor pooled(out.data, out.dtype, {cells, channels});
-  if (!TouchedGroups::pays(rows, cells)) {
-    const MapGrouping grouping(rows, cells, context.threads());
-    Scratch& scratch = call.scratch(array_bytes<std::int32_t>(rows) + grouping.scratch_bytes());
-    auto* cell_of = scratch.take<std::int32_t>(rows);
-    read_cells(call, coords, out, cell_of);
-    return reduce_rows(context, call, grouping.run(context, cell_of, scratch), feats, pooled, Reduce::sum);
-  }
-  Scratch& scratch = call.scratch(array_bytes<std::int32_t>(rows) + TouchedGroups::scratch_bytes(rows));
-  auto* cell_of = scratch.take<std::int32_t>(rows);
-  read_cells(call, coords, out, cell_of);
-  const TouchedGroups touched(context, cell_of, rows, scratch);
-  call.chose("touched cells", context.threads());
-  const std::int64_t row_bytes = channels * size_of(feats.dtype);
-  const ReduceTask task{touched.numbered(), channels, feats.data};
+  const Grid grid(call, out);
+  if (pool_in_order(call, grid, feats, coords, out)) return;
+  const Pooling pooling(call, grid, feats.shape[0], out.dtype, coords);
+  const std::int32_t* const starts = pooling.groups.starts;
+  const ReduceTask task{pooling.groups, grid.channels, feats.data};
   const auto reduce = reduce_kernels(context.isa()).reduce(feats.dtype, Reduce::sum);
-  const CopyKernels& copy = copy_kernels(context.isa());
-  auto* const to = static_cast<std::byte*>(out.data);
-  touched.for_all(
-      context, cells, row_bytes,
-      [&](std::int64_t number, std::int64_t cell) {
-        reduce(task, number, number + 1, to + cell * row_bytes);
-      },
-      [&](std::int64_t first, std::int64_t last) {
-        copy.clear(to + first * row_bytes, (last - first) * row_bytes);
-      });
+  visit_bytes(size_of(out.dtype), [&](auto type) {
+    using Element = typename decltype(type)::type;
+    auto* const to = static_cast<Element*>(out.data);
+    pooling.for_blocks(context,
+                       [&](std::int64_t cell, std::int64_t end, std::int64_t place, std::byte* tile) {
+                         const auto* const sums = reinterpret_cast<const Element*>(tile);
+                         const std::int64_t cells = end - cell;
+                         if (4 * (starts[end] - starts[cell]) >= cells) {
+                           reduce(task, cell, end, tile);
+                           return put_channels_first(sums, cells, grid.channels, to + place, grid.plane);
+                         }
+                         // Most cells have no rows.
+                         for (std::int64_t c = 0; c < grid.channels; ++c)
+                           std::fill_n(to + place + c * grid.plane, cells, Element{0});
+                         for (std::int64_t i = 0; i < cells; ++i) {
+                           if (starts[cell + i] == starts[cell + i + 1]) continue;
+                           reduce(task, cell + i, cell + i + 1, tile);
+                           for (std::int64_t c = 0; c < grid.channels; ++c)
+                             to[place + c * grid.plane + i] = sums[c];
+                         }
+                       });
+  });
 }
 
 void bev_pool_backward(const ConstTensor& grad_out, const ConstTensor& coords, const Tensor& grad_feats,
                        const Caller& caller) {
   Call call(caller, kBevPoolBackward, {grad_out, coords, grad_feats}, {});
   if (call.nothing_to_do()) return;
-  cells_of(call, grad_out);
-  const std::int64_t rows = grad_feats.shape[0];
-  auto* cell_of = call.scratch(array_bytes<std::int32_t>(rows)).take<std::int32_t>(rows);
-  read_cells(call, coords, grad_out, cell_of);
-  const std::int64_t row_bytes = grad_feats.shape[1] * size_of(grad_feats.dtype);
-  const auto* from = static_cast<const std::byte*>(grad_out.data);
-  make_rows(call.context(), call, rows, row_bytes, grad_feats.data,
-            [&](std::int64_t first, std::int64_t last, std::byte* to) {
-              for (std::int64_t i = first; i < last; ++i, to += row_bytes)
-                std::memcpy(to, from + cell_of[i] * row_bytes, static_cast<std::size_t>(row_bytes));
-            });
+  const Pooling pooling(call, Grid(call, grad_out), grad_feats.shape[0], grad_out.dtype, coords);
+  const Grid& grid = pooling.grid;
+  const std::int32_t* const starts = pooling.groups.starts;
+  auto* const to = static_cast<std::byte*>(grad_feats.data);
+  visit_bytes(size_of(grad_out.dtype), [&](auto type) {
+    using Element = typename decltype(type)::type;
+    const auto* from = static_cast<const Element*>(grad_out.data);
+    pooling.for_blocks(call.context(),
+                       [&](std::int64_t cell, std::int64_t end, std::int64_t place, std::byte* tile) {
+                         if (starts[cell] == starts[end]) return;
+                         put_channels_last(from + place, grid.plane, end - cell, grid.channels,
+                                           reinterpret_cast<Element*>(tile));
+                         for (; cell < end; ++cell, tile += pooling.row_bytes)
+                           for (std::int32_t i = starts[cell]; i < starts[cell + 1]; ++i)
+                             std::memcpy(to + pooling.groups.order[i] * pooling.row_bytes, tile,
+                                         static_cast<std::size_t>(pooling.row_bytes));
+                       });
+  });
 }
 
 }  // namespace turnout

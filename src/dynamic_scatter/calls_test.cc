@@ -220,7 +220,7 @@ TEST(DynamicScatterCalls, TheControlRegisterChangesNothing) {
 
 // The number of threads may change while a call runs, without effect on that call.
 TEST(DynamicScatterCalls, ThreadsMayChange) {
-  const auto c = make_case<float, std::int32_t>(Pattern::random, 60'000, 9, 3, 5);
+  const auto c = make_case<float, std::int32_t>(Pattern::random, 90'000, 9, 3, 5);
   const auto found = static_cast<std::int64_t>(c.voxels().size());
   Context context({.threads = 2});
   const auto run = [&] {

@@ -30,6 +30,12 @@ constexpr std::int64_t kWords = 2;
 // At most 2^26 - 1 blocks are occupied, so numbers of second-level cells fit 32 bits.
 constexpr std::int64_t kMaxCellPoints = std::int64_t{1} << 26;
 
+// Threads write to whole cache lines of their own.
+constexpr std::int64_t kWordsOfLine = 64 / sizeof(std::uint64_t);
+constexpr std::int64_t in_lines(std::int64_t words) {
+  return (words + kWordsOfLine - 1) / kWordsOfLine * kWordsOfLine;
+}
+
 // Words of the first level, with one more cell than the box, for points in no voxel.
 std::int64_t words_of_blocks(const Packing& packing) {
   return BitRanks::words_for(static_cast<std::int64_t>(packing.cells / 64) + 1);
@@ -101,10 +107,11 @@ void count_points(std::int64_t begin, std::int64_t end, const std::uint32_t* cel
 // Combines the consecutive tables of all parts into the first, and counts the bits before each word. Returns
 // the number of bits that are set.
 std::int64_t number(BitRanks ranks, std::int64_t words, std::int64_t parts) {
+  const std::int64_t stride = in_lines(words);
   std::uint32_t sum = 0;
   for (std::int64_t w = 0; w < words; ++w) {
     std::uint64_t bits = ranks.bits[w];
-    for (std::int64_t part = 1; part < parts; ++part) bits |= ranks.bits[part * words + w];
+    for (std::int64_t part = 1; part < parts; ++part) bits |= ranks.bits[part * stride + w];
     ranks.bits[w] = bits;
     ranks.before[w] = sum;
     sum += static_cast<std::uint32_t>(std::popcount(bits));
@@ -129,8 +136,8 @@ std::size_t cells_bytes(std::int64_t points) {
 VoxelGroups group_by_cells(Context& context, const ConstTensor& coors, const Packing& packing,
                            const GroupMemory& to, Scratch& passing) {
   const std::int64_t points = coors.shape[0], words = words_of_blocks(packing);
-  const std::int64_t worth =
-      std::min({points / kPointGrain, kWords * points / words, std::int64_t{context.threads()}});
+  const std::int64_t worth = std::min(
+      {points / point_grain(points), kWords * points / in_lines(words), std::int64_t{context.threads()}});
   const Chunks chunks(points, std::clamp<std::int64_t>(worth, 1, kMaxParts));
   const Stop stop;
   auto* cells = passing.take<std::uint32_t>(points);
@@ -141,7 +148,7 @@ VoxelGroups group_by_cells(Context& context, const ConstTensor& coors, const Pac
     return kMarkBlocks<typename decltype(type)::type>[coors.shape[1] - 1];
   });
   chunks.run(context, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
-    const BitRanks own{blocks.bits + part * words, nullptr};
+    const BitRanks own{blocks.bits + part * in_lines(words), nullptr};
     std::fill_n(own.bits, words, std::uint64_t{0});
     static_cast<void>(stop.blocks(begin, end, [&](std::int64_t first, std::int64_t last) {
       mark_blocks_of(coors, packing, first, last, cells, own);
@@ -150,9 +157,10 @@ VoxelGroups group_by_cells(Context& context, const ConstTensor& coors, const Pac
   const std::int64_t full_blocks = number(blocks, words, chunks.parts);
 
   const BitRanks marked{passing.take<std::uint64_t>(kWords * points), passing.take<std::uint32_t>(points)};
-  const Chunks marking(points, std::min(chunks.parts, kWords * points / full_blocks));
+  const Chunks marking(points,
+                       std::clamp<std::int64_t>(kWords * points / in_lines(full_blocks), 1, chunks.parts));
   marking.run(context, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
-    const BitRanks own{marked.bits + part * full_blocks, nullptr};
+    const BitRanks own{marked.bits + part * in_lines(full_blocks), nullptr};
     std::fill_n(own.bits, full_blocks, std::uint64_t{0});
     static_cast<void>(stop.blocks(begin, end, [&](std::int64_t first, std::int64_t last) {
       mark_cells(first, last, cells, blocks, own);

@@ -1,4 +1,4 @@
-// Implements DirectSums: the plan; direct_kernels.cc has the loops.
+// Implements DirectSums and DirectMaxima: the plans; direct_kernels.cc and maximum_kernels.cc have the loops.
 #include "dynamic_scatter/direct.h"
 
 #include <algorithm>
@@ -12,74 +12,105 @@ namespace turnout::families::dynamic_scatter {
 using namespace core;
 namespace {
 
-// Sums that do not stay in the cache are added to in main memory, which takes longer than grouping the rows,
-// unless rows are so short that the grouping takes most of the time.
+// A table that does not stay in the cache is updated in main memory, which takes longer than grouping the
+// rows, unless rows are so short that the grouping takes most of the time.
 constexpr std::int64_t kCachedBytes = 1 << 20, kMostBytes = 8 << 20;
-constexpr std::int64_t kSliceBytes = 64;  // threads do not share the cache lines of a sum
-constexpr int kFewThreads = 4;            // with more, threads that group rows are faster than one that adds
+constexpr std::int64_t kSliceBytes = 64, kSliceStep = kSliceBytes / 4;  // threads share no lines of a group
+constexpr std::int64_t kShortRowBytes = 64;
+constexpr int kFewThreads = 4;  // with more, threads that group rows are faster than one that adds
+
+bool is_half(DType dtype) { return size_of(dtype) == 2; }
+std::int64_t lane_bytes(DType dtype) { return std::max<std::int64_t>(size_of(dtype), 4); }
 
 }  // namespace
 
-DirectSums::DirectSums(std::int64_t rows, const Tensor& out, Reduce reduce_type)
-    : rows_(rows),
-      groups_(out.shape[0]),
-      channels_(out.shape[1]),
-      dtype_(out.dtype),
-      out_(out),
-      reduce_type_(reduce_type) {}
-
-bool DirectSums::pays(int threads) const {
-  const std::int64_t row_bytes = channels_ * std::max<std::int64_t>(size_of(dtype_), 4);
-  const std::int64_t bytes = groups_ * row_bytes;
-  if (groups_ > 2 * rows_ || bytes > (row_bytes <= kSliceBytes ? kMostBytes : kCachedBytes)) return false;
-  return rows_ * row_bytes < kParallelBytes || threads <= std::max<std::int64_t>(slices(), kFewThreads);
+bool DirectPlan::pays(int threads) const {
+  const std::int64_t bytes = groups_ * row_bytes_;
+  if (groups_ > 2 * rows_ || bytes > (row_bytes_ <= kShortRowBytes ? kMostBytes : kCachedBytes)) return false;
+  return rows_ * row_bytes_ < kParallelBytes || threads <= std::max<std::int64_t>(slices(), kFewThreads);
 }
 
-std::int64_t DirectSums::slices() const {
-  const std::int64_t row_bytes = channels_ * std::max<std::int64_t>(size_of(dtype_), 4);
-  return rows_ * row_bytes < kParallelBytes ? 1 : std::max<std::int64_t>(1, row_bytes / kSliceBytes / 2);
+std::int64_t DirectPlan::slices() const {
+  return rows_ * row_bytes_ < kParallelBytes ? 1 : std::max<std::int64_t>(1, row_bytes_ / kSliceBytes / 2);
 }
 
-std::size_t DirectSums::scratch_bytes() const {
-  const bool is_half = size_of(dtype_) == 2;
-  return (is_half ? array_bytes<float>(groups_ * channels_) : 0) +
-         (reduce_type_ == Reduce::mean ? array_bytes<std::int32_t>(groups_) : 0);
-}
-
-void DirectSums::run(Context& context, Call& call, const std::int32_t* map, const void* src,
-                     Scratch& scratch) const {
-  const DirectKernels::Add add = direct_kernels(context.isa()).add(dtype_);
-  const DirectKernels::Finish finish = direct_kernels(context.isa()).finish(dtype_, reduce_type_);
-  const bool is_half = size_of(dtype_) == 2;
-  void* sums = is_half ? scratch.take<float>(groups_ * channels_) : out_.data;
-  const std::int64_t lane_bytes = is_half ? 4 : size_of(dtype_);
-  std::memset(sums, 0, static_cast<std::size_t>(groups_ * channels_ * lane_bytes));
-  const std::int64_t most = slices();
-  const std::int64_t parts = std::min<std::int64_t>(most, context.threads());
+template <class Add>
+void DirectPlan::run(Context& context, Call& call, const Add& add) const {
+  const std::int64_t parts = std::min<std::int64_t>(slices(), context.threads());
   call.chose("in order", static_cast<int>(parts));
-  const DirectTask task{map, channels_, src, sums};
-  const std::int64_t per_line = kSliceBytes / lane_bytes;
   const auto first_of = [&](std::int64_t part) {
-    return part == parts ? channels_ : channels_ * part / parts / per_line * per_line;
+    return part == parts ? channels_ : channels_ * part / parts / kSliceStep * kSliceStep;
   };
   parallel_for(context, parts, 1, [&](std::int64_t begin, std::int64_t end) {
     const Stop stop;
     for (std::int64_t part = begin; part < end; ++part)
       static_cast<void>(stop.blocks(0, rows_, [&](std::int64_t first, std::int64_t last) {
-        add(task, first, last, first_of(part), first_of(part + 1));
+        add(first, last, first_of(part), first_of(part + 1));
       }));
   });
-  if (!is_half && reduce_type_ != Reduce::mean) return;
+}
+
+DirectSums::DirectSums(std::int64_t rows, const Tensor& out, Reduce reduce_type)
+    : plan_(rows, out.shape[0], out.shape[1], lane_bytes(out.dtype)), out_(out), reduce_type_(reduce_type) {}
+
+std::size_t DirectSums::scratch_bytes() const {
+  return (is_half(out_.dtype) ? array_bytes<float>(plan_.elements()) : 0) +
+         (reduce_type_ == Reduce::mean ? array_bytes<std::int32_t>(plan_.groups()) : 0);
+}
+
+void DirectSums::run(Context& context, Call& call, const std::int32_t* map, const void* src,
+                     Scratch& scratch) const {
+  const DirectKernels::Add add = direct_kernels(context.isa()).add(out_.dtype);
+  void* sums = is_half(out_.dtype) ? scratch.take<float>(plan_.elements()) : out_.data;
+  std::memset(sums, 0, static_cast<std::size_t>(plan_.elements() * lane_bytes(out_.dtype)));
+  const DirectTask task{map, plan_.channels(), src, sums};
+  plan_.run(context, call, [&](std::int64_t first, std::int64_t last, std::int64_t begin, std::int64_t end) {
+    add(task, first, last, begin, end);
+  });
+  if (!is_half(out_.dtype) && reduce_type_ != Reduce::mean) return;
   std::int32_t* counts = nullptr;
   if (reduce_type_ == Reduce::mean) {
-    counts = scratch.take<std::int32_t>(groups_);
-    std::fill_n(counts, groups_, 0);
-    serial_for(0, rows_, [&](std::int64_t begin, std::int64_t end) {
+    counts = scratch.take<std::int32_t>(plan_.groups());
+    std::fill_n(counts, plan_.groups(), 0);
+    serial_for(0, plan_.rows(), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t x = begin; x < end; ++x) ++counts[map[x]];
     });
   }
   const FpEnvironment environment;
-  finish(sums, counts, groups_, channels_, out_.data);
+  direct_kernels(context.isa())
+      .finish(out_.dtype, reduce_type_)(sums, counts, plan_.groups(), plan_.channels(), out_.data);
+}
+
+DirectMaxima::DirectMaxima(std::int64_t rows, const Tensor& out, const Tensor& argmax)
+    : plan_(
+          rows, out.shape[0], out.shape[1],
+          lane_bytes(out.dtype) + (argmax.is_absent() ? 0 : std::int64_t{sizeof(*DirectMaximumTask::from)})),
+      out_(out),
+      argmax_(argmax) {}
+
+std::size_t DirectMaxima::scratch_bytes() const {
+  return (is_half(out_.dtype) ? array_bytes<float>(plan_.elements()) : 0) +
+         (argmax_.is_absent() ? 0 : array_bytes<std::int32_t>(plan_.elements()));
+}
+
+void DirectMaxima::run(Context& context, Call& call, const std::int32_t* map, const void* src,
+                       Scratch& scratch) const {
+  const MaximumKernels& kernels = maximum_kernels(context.isa());
+  const std::int64_t elements = plan_.elements();
+  void* best = is_half(out_.dtype) ? scratch.take<float>(elements) : out_.data;
+  auto* from = argmax_.is_absent() ? nullptr : scratch.take<std::int32_t>(elements);
+  const DirectMaximumTask task{map, plan_.channels(), src, best, from};
+  kernels.start(out_.dtype)(elements, best);
+  if (from != nullptr) std::fill_n(from, elements, static_cast<std::int32_t>(plan_.rows()));
+  const auto add = kernels.add(out_.dtype, from != nullptr);
+  plan_.run(context, call, [&](std::int64_t first, std::int64_t last, std::int64_t begin, std::int64_t end) {
+    add(task, first, last, begin, end);
+  });
+  kernels.finish(out_.dtype)(elements, best, out_.data);
+  if (from != nullptr)
+    visit_index(argmax_.dtype, [&](auto type) {
+      std::copy_n(from, elements, static_cast<typename decltype(type)::type*>(argmax_.data));
+    });
 }
 
 }  // namespace turnout::families::dynamic_scatter

@@ -1,4 +1,4 @@
-// Sums rows into their groups in the order of the rows, without finding the rows of each group first.
+// Reduces rows into their groups in the order of the rows, without finding the rows of each group first.
 #pragma once
 
 #include <cstddef>
@@ -9,25 +9,60 @@
 
 namespace turnout::families::dynamic_scatter {
 
-// The additions are those of reduce_rows(), so the bits are the same. A thread owns a slice of the channels.
+// When this takes less time, and how threads share the work: each owns a slice of the channels.
+class DirectPlan {
+ public:
+  // lane_bytes: what the table of the groups has for each channel.
+  DirectPlan(std::int64_t rows, std::int64_t groups, std::int64_t channels, std::int64_t lane_bytes)
+      : rows_(rows), groups_(groups), channels_(channels), row_bytes_(channels * lane_bytes) {}
+
+  // Whether the table stays in the cache, and there are enough slices for the threads.
+  bool pays(int threads) const;
+  // Calls add(first row, last row, first channel, last channel) for each slice, in ranges of rows.
+  template <class Add>
+  void run(Context& context, core::Call& call, const Add& add) const;
+
+  std::int64_t rows() const { return rows_; }
+  std::int64_t groups() const { return groups_; }
+  std::int64_t channels() const { return channels_; }
+  std::int64_t elements() const { return groups_ * channels_; }
+
+ private:
+  std::int64_t slices() const;
+
+  std::int64_t rows_, groups_, channels_, row_bytes_;
+};
+
+// The additions are those of reduce_rows(), so the bits are the same.
 class DirectSums {
  public:
   DirectSums(std::int64_t rows, const Tensor& out, Reduce reduce_type);
 
-  // Whether this takes less time: the sums stay in the cache, and there are enough slices for the threads.
-  bool pays(int threads) const;
+  bool pays(int threads) const { return plan_.pays(threads); }
   std::size_t scratch_bytes() const;
   // map [rows]: the group of each row.
   void run(Context& context, core::Call& call, const std::int32_t* map, const void* src,
            core::Scratch& scratch) const;
 
  private:
-  std::int64_t slices() const;  // of the channels
-
-  std::int64_t rows_, groups_, channels_;
-  DType dtype_;
+  DirectPlan plan_;
   Tensor out_;
   Reduce reduce_type_;
+};
+
+// Maxima, and the rows that they come from unless `argmax` is absent.
+class DirectMaxima {
+ public:
+  DirectMaxima(std::int64_t rows, const Tensor& out, const Tensor& argmax);
+
+  bool pays(int threads) const { return plan_.pays(threads); }
+  std::size_t scratch_bytes() const;
+  void run(Context& context, core::Call& call, const std::int32_t* map, const void* src,
+           core::Scratch& scratch) const;
+
+ private:
+  DirectPlan plan_;
+  Tensor out_, argmax_;
 };
 
 }  // namespace turnout::families::dynamic_scatter

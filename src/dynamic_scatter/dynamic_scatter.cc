@@ -97,7 +97,7 @@ PointIndex::PointIndex(const ConstTensor& coors, const Caller& caller) : coors_(
   const CoordinateGrouping plan(points);
   memory_.emplace(call.lease(plan.kept_bytes()));
   groups_ = plan.run(caller.context(), coors, *memory_, call.scratch(plan.passing_bytes()));
-  call.chose(groups_.found_by, points > kPointGrain ? caller.context().threads() : 1);
+  call.chose(groups_.found_by, points >= kSharedPoints ? caller.context().threads() : 1);
 }
 
 void PointIndex::write(const Tensor& voxel_coors, const Tensor& point2voxel_map,
@@ -105,7 +105,7 @@ void PointIndex::write(const Tensor& voxel_coors, const Tensor& point2voxel_map,
   Call call(caller, kVoxelIndexWrite, {coors_, voxel_coors, point2voxel_map, voxel_points_count},
             {points(), voxels()});
   if (call.nothing_to_do()) return;
-  call.chose(groups_.found_by, points() > kPointGrain ? caller.context().threads() : 1);
+  call.chose(groups_.found_by, points() >= kSharedPoints ? caller.context().threads() : 1);
   write_map(caller.context(), groups_, point2voxel_map);
   write_counts(caller.context(), groups_, voxel_points_count);
   write_coors(caller.context(), groups_, coors_, voxel_coors);
@@ -124,7 +124,7 @@ void PointIndex::scatter(const ConstTensor& feats, const Tensor& voxel_feats, co
 void PointIndex::first_points(const Tensor& first_point, const Caller& caller) const {
   Call call(caller, kVoxelIndexFirstPoints, {Slot(), first_point}, {points(), voxels()});
   if (call.nothing_to_do()) return;
-  call.chose("copied", voxels() > kPointGrain ? caller.context().threads() : 1);
+  call.chose("copied", voxels() >= kSharedPoints ? caller.context().threads() : 1);
   write_first_points(caller.context(), groups_, first_point);
 }
 

@@ -273,6 +273,8 @@ void scattered(FuzzInput& in) {
     check([&] { scatter_max(c.src_view(), c.index_view(), to, to_argmax, context); },
           [&] { return maxima.out; });
     require(same(argmax, legal ? argmax_expected : sized<Index>(elements, kOld)));
+    check([&] { scatter_max(c.src_view(), c.index_view(), to, nullptr, context); },
+          [&] { return maxima.out; });
     // Arbitrary gradients and an arbitrary argmax.
     auto grad_src = sized<T>(c.rows * c.channels, rounded<T>(kOld));
     const auto kept = grad_src;

@@ -19,7 +19,7 @@ struct Chunks {
   std::int64_t count, parts;
 
   explicit Chunks(std::int64_t items)
-      : Chunks(items, std::clamp<std::int64_t>(items / kPointGrain, 1, kMaxChunks)) {}
+      : Chunks(items, std::clamp<std::int64_t>(items / point_grain(items), 1, kMaxChunks)) {}
   Chunks(std::int64_t items, std::int64_t in_parts) : count(items), parts(in_parts) {}
   std::int64_t begin(std::int64_t part) const { return count / parts * part + count % parts * part / parts; }
 
@@ -56,13 +56,17 @@ struct GroupMemory {
 
 inline constexpr std::int64_t kMaxParts = 4;  // parts of the points with separate histograms
 
-// Histograms of the map, one for each part of the points. Index -1 counts the points in no voxel.
+// Histograms of the map, one for each part of the points, in cache lines of their own: threads that share a
+// line take several times as long. Index -1 counts the points in no voxel.
 struct CountTables {
   std::int64_t voxels;
   std::int32_t* memory;
 
-  static constexpr std::int64_t size(std::int64_t voxels, std::int64_t parts) { return parts * (voxels + 1); }
-  std::int32_t* of(std::int64_t part) const { return memory + part * (voxels + 1) + 1; }
+  static constexpr std::int64_t stride(std::int64_t voxels) { return (voxels + 1 + 15) / 16 * 16; }
+  static constexpr std::int64_t size(std::int64_t voxels, std::int64_t parts) {
+    return parts * stride(voxels);
+  }
+  std::int32_t* of(std::int64_t part) const { return memory + part * stride(voxels) + 1; }
   std::int32_t* clear(std::int64_t part) const {
     std::fill_n(of(part) - 1, voxels + 1, 0);
     return of(part);

@@ -102,8 +102,9 @@ VoxelGroups CoordinateGrouping::run(Context& context, const ConstTensor& coors, 
 MapGrouping::MapGrouping(std::int64_t points, std::int64_t voxels, int threads)
     : points_(points),
       voxels_(voxels),
-      parts_(std::clamp<std::int64_t>(std::min(points / kPointGrain, points / (voxels + 1)), 1,
-                                      std::min<std::int64_t>(threads, kMaxParts))) {}
+      parts_(std::clamp<std::int64_t>(
+          std::min(points / point_grain(points), points / CountTables::stride(voxels)), 1,
+          std::min<std::int64_t>(threads, kMaxParts))) {}
 
 std::size_t MapGrouping::scratch_bytes() const {
   return array_bytes<std::int32_t>(points_) + array_bytes<std::int32_t>(voxels_ + 1) +

@@ -11,6 +11,11 @@ namespace turnout::families::dynamic_scatter {
 
 // The number of points in one range of a thread, where only indices are read.
 inline constexpr std::int64_t kPointGrain = 16384 / core::kGrainDivisor;
+// Loops over fewer points stay on one thread: grouping has several loops, and each wakes the others.
+inline constexpr std::int64_t kSharedPoints = 5 * kPointGrain;
+constexpr std::int64_t point_grain(std::int64_t points) {
+  return points < kSharedPoints ? kSharedPoints : kPointGrain;
+}
 
 struct VoxelGroups {
   std::int64_t points = 0;

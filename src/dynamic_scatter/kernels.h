@@ -76,11 +76,30 @@ struct MaximumBackwardTask {
   const void* argmax;    // [voxels, channels]
 };
 
+// Maxima that are updated in the order of the rows.
+struct DirectMaximumTask {
+  const std::int32_t* map;  // [rows] the group of each
+  std::int64_t channels;
+  const void* src;     // [rows, channels]
+  void* best;          // [groups, channels] in the type that maxima are compared in
+  std::int32_t* from;  // [groups, channels] the row of each; or nullptr
+};
+
 struct MaximumKernels {
   // Reduces voxels first .. last-1 into consecutive rows that begin at `out` and `argmax`.
   using Range = void (*)(const MaximumTask& task, std::int64_t first, std::int64_t last, void* out,
                          void* argmax);
   Range (*maximum)(DType src, DType argmax);
+  Range (*maximum_only)(DType src);  // ignores `argmax`
+
+  // Sets `elements` maxima to the value that they start from.
+  void (*(*start)(DType src))(std::int64_t elements, void* best);
+  // Compares channels begin .. end-1 of rows first .. last-1 with those of their groups.
+  using Add = void (*)(const DirectMaximumTask& task, std::int64_t first, std::int64_t last,
+                       std::int64_t begin, std::int64_t end);
+  Add (*add)(DType src, bool has_argmax);
+  // Writes the maxima; those that are still at the start are 0. `out` may be `best`.
+  void (*(*finish)(DType src))(std::int64_t elements, const void* best, void* out);
 
   // Writes the gradients of points first .. last-1 to consecutive rows that begin at `to`.
   using BackwardRange = void (*)(const MaximumBackwardTask& task, std::int64_t first, std::int64_t last,

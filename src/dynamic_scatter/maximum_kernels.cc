@@ -44,6 +44,10 @@ HWY_INLINE void store_rows(V v, Index* to) {
   }
 }
 
+struct NoArgmax {};  // instead of an Index
+template <class Index>
+inline constexpr bool kHasArgmax = !std::is_same_v<Index, NoArgmax>;
+
 // Reduces kVectors vectors of channels of one group.
 template <class T, class Index, int kVectors>
 HWY_INLINE void maximum_columns(const T* src, std::int64_t channels, const std::int32_t* order,
@@ -66,13 +70,14 @@ HWY_INLINE void maximum_columns(const T* src, std::int64_t channels, const std::
       const auto v = widen(row + k * kLanes);
       const auto is_larger = hn::Gt(v, best[k]);  // false for NaN
       best[k] = hn::IfThenElse(is_larger, v, best[k]);
-      from[k] = hn::IfThenElse(hn::RebindMask(di, is_larger), number, from[k]);
+      if constexpr (kHasArgmax<Index>)
+        from[k] = hn::IfThenElse(hn::RebindMask(di, is_larger), number, from[k]);
     }
   }
   for (int k = 0; k < kVectors; ++k) {
-    const auto is_empty = hn::RebindMask(d, hn::Eq(from[k], no_row));
+    const auto is_empty = hn::Eq(best[k], hn::Set(d, lowest<T>()));
     store_rounded(hn::IfThenZeroElse(is_empty, best[k]), out + k * kLanes);
-    store_rows(from[k], argmax + k * kLanes);
+    if constexpr (kHasArgmax<Index>) store_rows(from[k], argmax + k * kLanes);
   }
 }
 
@@ -86,16 +91,17 @@ void maximum(const MaximumTask& task, std::int64_t first, std::int64_t last, voi
   auto* out = static_cast<T*>(out_rows);
   // Without points src is not read, but offsets from null are undefined.
   const auto* const src = task.src == nullptr ? out : static_cast<const T*>(task.src);
-  auto* argmax = static_cast<Index*>(argmax_rows);
-  for (std::int64_t v = first; v < last; ++v, out += channels, argmax += channels) {
+  [[maybe_unused]] auto* argmax = static_cast<Index*>(argmax_rows);
+  for (std::int64_t v = first; v < last; ++v, out += channels) {
     const std::int64_t begin = groups.starts[v], count = groups.count(v);
     const std::int32_t* const order = groups.order + begin;
     fetch_rows(src, groups, channels, ahead, begin, count, fetch);
+    const auto argmax_at = [&](std::int64_t j) { return kHasArgmax<Index> ? argmax + j : nullptr; };
     std::int64_t j = 0;
     for (; j + 4 * kLanes <= channels; j += 4 * kLanes)
-      maximum_columns<T, Index, 4>(src + j, channels, order, count, none, out + j, argmax + j);
+      maximum_columns<T, Index, 4>(src + j, channels, order, count, none, out + j, argmax_at(j));
     for (; j + kLanes <= channels; j += kLanes)
-      maximum_columns<T, Index, 1>(src + j, channels, order, count, none, out + j, argmax + j);
+      maximum_columns<T, Index, 1>(src + j, channels, order, count, none, out + j, argmax_at(j));
     for (; j < channels; ++j) {
       auto best = lowest<T>();
       std::int64_t from = none;
@@ -106,8 +112,87 @@ void maximum(const MaximumTask& task, std::int64_t first, std::int64_t last, voi
         from = is_larger ? order[i] : from;
       }
       out[j] = from == none ? T{} : rounded<T>(best);
-      argmax[j] = static_cast<Index>(from);
+      if constexpr (kHasArgmax<Index>) argmax[j] = static_cast<Index>(from);
     }
+    if constexpr (kHasArgmax<Index>) argmax += channels;
+  }
+}
+
+// -- in the order of the rows ------------------------------------------------------------------------------
+
+template <class T>
+void start(std::int64_t elements, void* best) {
+  std::fill_n(static_cast<typename Block<T>::Lane*>(best), elements, lowest<T>());
+}
+
+template <class T>
+void finish(std::int64_t elements, const void* best, void* out) {
+  const auto* const from = static_cast<const typename Block<T>::Lane*>(best);
+  auto* const to = static_cast<T*>(out);
+  for (std::int64_t i = 0; i < elements; ++i) to[i] = from[i] == lowest<T>() ? T{} : rounded<T>(from[i]);
+}
+
+// kChannels: a constant number of them, or 0.
+template <class T, bool kArgmax, int kChannels>
+HWY_INLINE void add_elements(const T* src, std::int64_t count, std::int32_t row,
+                             typename Block<T>::Lane* best, std::int32_t* from) {
+  for (std::int64_t c = 0; c < (kChannels > 0 ? kChannels : count); ++c) {
+    const auto v = lane_of(src[c]), old = best[c];
+    const bool is_larger = v > old;  // false for NaN
+    best[c] = is_larger ? v : old;
+    if constexpr (kArgmax) from[c] = is_larger ? row : from[c];
+  }
+}
+
+template <class T, bool kArgmax, int kChannels>
+void add_narrow(const DirectMaximumTask& task, std::int64_t first, std::int64_t last) {
+  using Lane = typename Block<T>::Lane;
+  const auto* src = static_cast<const T*>(task.src) + first * kChannels;
+  for (std::int64_t x = first; x < last; ++x, src += kChannels) {
+    const std::int64_t group = task.map[x] * std::int64_t{kChannels};
+    add_elements<T, kArgmax, kChannels>(src, kChannels, static_cast<std::int32_t>(x),
+                                        static_cast<Lane*>(task.best) + group,
+                                        kArgmax ? task.from + group : nullptr);
+  }
+}
+
+template <class T, bool kArgmax>
+void add(const DirectMaximumTask& task, std::int64_t first, std::int64_t last, std::int64_t begin,
+         std::int64_t end) {
+  using Lane = typename Block<T>::Lane;
+  const hn::ScalableTag<Lane> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t channels = task.channels, count = end - begin;
+  if (count == channels) {
+    if (channels == 1) return add_narrow<T, kArgmax, 1>(task, first, last);
+    if (channels == 2) return add_narrow<T, kArgmax, 2>(task, first, last);
+    if (channels == 3) return add_narrow<T, kArgmax, 3>(task, first, last);
+    if (channels == 4) return add_narrow<T, kArgmax, 4>(task, first, last);
+  }
+  constexpr std::int64_t kAhead = 8;                        // rows
+  constexpr bool kVectors = !kArgmax || sizeof(Lane) == 4;  // so that row numbers have the lanes of values
+  const auto* const src = static_cast<const T*>(task.src) + begin;
+  auto* const best = static_cast<Lane*>(task.best) + begin;
+  for (std::int64_t x = first; x < last; ++x) {
+    if (x + kAhead < last) fetch_line(best + task.map[x + kAhead] * channels);
+    const T* const row = src + x * channels;
+    Lane* const to = best + task.map[x] * channels;
+    std::int32_t* const from = kArgmax ? task.from + begin + task.map[x] * channels : nullptr;
+    const auto number = static_cast<std::int32_t>(x);
+    std::int64_t c = 0;
+    if constexpr (kVectors) {
+      for (; c + lanes <= count; c += lanes) {
+        const auto v = widen(row + c), old = hn::LoadU(d, to + c);
+        const auto is_larger = hn::Gt(v, old);
+        hn::StoreU(hn::IfThenElse(is_larger, v, old), d, to + c);
+        if constexpr (kArgmax) {
+          const hn::Rebind<std::int32_t, decltype(d)> di;
+          const auto larger = hn::RebindMask(di, is_larger);
+          hn::StoreU(hn::IfThenElse(larger, hn::Set(di, number), hn::LoadU(di, from + c)), di, from + c);
+        }
+      }
+    }
+    add_elements<T, kArgmax, 0>(row + c, count - c, number, to + c, kArgmax ? from + c : nullptr);
   }
 }
 
@@ -133,15 +218,37 @@ void backward(const MaximumBackwardTask& task, std::int64_t first, std::int64_t 
   }
 }
 
+template <class F>
+auto visit_number(DType dtype, const F& f) {
+  if (dtype == DType::i32) return f(Type<std::int32_t>{});
+  if (dtype == DType::i64) return f(Type<std::int64_t>{});
+  return visit_float(dtype, f);
+}
+
 MaximumKernels::Range pick_maximum(DType src, DType argmax) {
-  return visit_index(argmax, [&](auto index) -> MaximumKernels::Range {
-    using Index = typename decltype(index)::type;
-    if (src == DType::i32) return &maximum<std::int32_t, Index>;
-    if (src == DType::i64) return &maximum<std::int64_t, Index>;
-    return visit_float(src, [](auto type) -> MaximumKernels::Range {
-      return &maximum<typename decltype(type)::type, Index>;
+  return visit_index(argmax, [&](auto index) {
+    return visit_number(src, [](auto type) -> MaximumKernels::Range {
+      return &maximum<typename decltype(type)::type, typename decltype(index)::type>;
     });
   });
+}
+MaximumKernels::Range pick_maximum_only(DType src) {
+  return visit_number(src, [](auto type) -> MaximumKernels::Range {
+    return &maximum<typename decltype(type)::type, NoArgmax>;
+  });
+}
+
+decltype(&start<float>) pick_start(DType src) {
+  return visit_number(src, [](auto type) { return &start<typename decltype(type)::type>; });
+}
+MaximumKernels::Add pick_add(DType src, bool has_argmax) {
+  return visit_number(src, [&](auto type) -> MaximumKernels::Add {
+    using T = typename decltype(type)::type;
+    return has_argmax ? &add<T, true> : &add<T, false>;
+  });
+}
+decltype(&finish<float>) pick_finish(DType src) {
+  return visit_number(src, [](auto type) { return &finish<typename decltype(type)::type>; });
 }
 
 MaximumKernels::BackwardRange pick_backward(DType grad, DType argmax) {
@@ -152,7 +259,8 @@ MaximumKernels::BackwardRange pick_backward(DType grad, DType argmax) {
   });
 }
 
-constexpr MaximumKernels kMaximumKernels = {&pick_maximum, &pick_backward};
+constexpr MaximumKernels kMaximumKernels = {&pick_maximum, &pick_maximum_only, &pick_start,
+                                            &pick_add,     &pick_finish,       &pick_backward};
 
 TURNOUT_ISA_END
 

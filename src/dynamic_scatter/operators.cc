@@ -100,7 +100,8 @@ std::span<const Operator> operators() {
                                     {.prepare = kFillMap}),
       op<&scatter_sum>(kScatterSum, "rows=5 channels=7 dim_size=4", {.find_sizes = find_dim_size}),
       op<&scatter_mean>(kScatterMean, "rows=5 channels=7 dim_size=4", {.find_sizes = find_dim_size}),
-      op<&scatter_max>(kScatterMax, "rows=5 channels=7 dim_size=4", {.find_sizes = find_dim_size}),
+      op<&scatter_max>(kScatterMax, "rows=5 channels=7 dim_size=4",
+                       {.definition = define<&definition::scatter_max>, .find_sizes = find_dim_size}),
       op<&scatter_sum_backward>(kScatterSumBackward, "dim_size=4 channels=7 rows=5"),
       op<&scatter_mean_backward>(kScatterMeanBackward, "dim_size=4 channels=7 rows=5"),
       op<&scatter_max_backward>(kScatterMaxBackward, "dim_size=4 channels=7 rows=5"),
@@ -115,7 +116,7 @@ std::span<const Operator> operators() {
       op<&ingroup_indices>(kIngroupIndices, "rows=5", {.definition = define<&definition::ingroup_indices>}),
       op<&bev_pool>(kBevPool, "rows=5 channels=7 batch=2 depth=2 height=3 width=3",
                     {.definition = define<&definition::bev_pool>}),
-      op<&bev_pool_backward>(kBevPoolBackward, "batch=2 depth=2 height=3 width=3 channels=7 rows=5",
+      op<&bev_pool_backward>(kBevPoolBackward, "batch=2 channels=7 depth=2 height=3 width=3 rows=5",
                              {.definition = define<&definition::bev_pool_backward>}),
   };
   return kOperators;

@@ -12,7 +12,7 @@ namespace turnout::test {
 namespace {
 
 constexpr std::chrono::milliseconds kTime{200};
-constexpr std::int64_t kPoints = 33'001;  // enough for several threads
+constexpr std::int64_t kPoints = 82'001;  // enough for several threads
 const std::vector<std::int64_t> kPlaces = {0, 20'000, kPoints - 1};
 
 template <class Index>

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/dtypes.h"
+#include "core/pieces.h"
 #include "runtime/parallel.h"
 #include "simd/copy.h"
 #include "simd/half.h"
@@ -34,7 +35,7 @@ void fill_rows(const Tensor& rows, std::int64_t first, Reduce reduce_type) {
 // The coordinates of a voxel are those of its first point.
 template <class Index, int kDims>
 void write_coors_of(Context& context, const VoxelGroups& groups, const Index* from, Index* to) {
-  parallel_for(context, groups.voxels, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(context, groups.voxels, point_grain(groups.voxels), [&](std::int64_t begin, std::int64_t end) {
     constexpr std::int64_t kAhead = 16;  // prefetch, because rows are scattered in memory
     for (std::int64_t v = begin; v < end; ++v) {
       if (v + kAhead < groups.voxels) __builtin_prefetch(from + groups.first_point(v + kAhead) * kDims);
@@ -65,30 +66,70 @@ void reduce_rows(Context& context, Call& call, const VoxelGroups& groups, const 
   fill_rows(voxel_feats, groups.voxels, reduce_type);
 }
 
+MaximumKernels::Range maximum_of(const Context& context, const ConstTensor& src, const Tensor& argmax) {
+  const MaximumKernels& kernels = maximum_kernels(context.isa());
+  return argmax.is_absent() ? kernels.maximum_only(src.dtype) : kernels.maximum(src.dtype, argmax.dtype);
+}
+
+void maximum_rows(Context& context, Call& call, const VoxelGroups& groups, const ConstTensor& src,
+                  const Tensor& out, const Tensor& argmax) {
+  const bool has_argmax = !argmax.is_absent();
+  const std::int64_t channels = src.shape[1];
+  const MaximumTask task{groups, channels, src.data};
+  const std::int64_t row_bytes = channels * size_of(src.dtype);
+  const std::int64_t argmax_bytes = has_argmax ? channels * size_of(argmax.dtype) : 0;
+  const std::int64_t longer = std::max(row_bytes, argmax_bytes);
+  auto* const to = static_cast<std::byte*>(out.data);
+  auto* const to_argmax = static_cast<std::byte*>(argmax.data);
+  const auto argmax_at = [&](std::int64_t voxel) {
+    return has_argmax ? to_argmax + voxel * argmax_bytes : nullptr;
+  };
+  const bool parallel = is_parallel(groups, row_bytes);
+  const bool stream = is_streamed(groups.voxels * longer) && longer <= kTileBytes;
+  call.chose(stream ? "by voxel, streamed" : "by voxel", parallel ? context.threads() : 1);
+  const auto maximum = maximum_of(context, src, argmax);
+  const CopyKernels& copy = copy_kernels(context.isa());
+  for_voxel_ranges(context, groups, row_bytes, parallel, [&](std::int64_t first, std::int64_t last) {
+    if (!stream) return maximum(task, first, last, to + first * row_bytes, argmax_at(first));
+    alignas(64) std::byte values[kTileBytes], numbers[kTileBytes];
+    for (const Piece tile : pieces(first, last, kTileBytes / longer)) {
+      maximum(task, tile.begin, tile.end(), values, numbers);
+      copy.stream(to + tile.begin * row_bytes, values, tile.count * row_bytes);
+      if (has_argmax) copy.stream(argmax_at(tile.begin), numbers, tile.count * argmax_bytes);
+    }
+    copy.finish();
+  });
+}
+
 void write_map(Context& context, const VoxelGroups& groups, const Tensor& map) {
   visit_index(map.dtype, [&](auto type) {
     auto* to = static_cast<typename decltype(type)::type*>(map.data);
-    parallel_for(context, groups.points, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
-      std::copy(groups.map + begin, groups.map + end, to + begin);
-    });
+    parallel_for(context, groups.points, point_grain(groups.points),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   std::copy(groups.map + begin, groups.map + end, to + begin);
+                 });
   });
 }
 
 void write_counts(Context& context, const VoxelGroups& groups, const Tensor& counts) {
   visit_index(counts.dtype, [&](auto type) {
     auto* to = static_cast<typename decltype(type)::type*>(counts.data);
-    parallel_for(context, groups.voxels, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t v = begin; v < end; ++v) to[v] = static_cast<std::int32_t>(groups.count(v));
-    });
+    parallel_for(context, groups.voxels, point_grain(groups.voxels),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t v = begin; v < end; ++v)
+                     to[v] = static_cast<std::int32_t>(groups.count(v));
+                 });
   });
 }
 
 void write_first_points(Context& context, const VoxelGroups& groups, const Tensor& first_point) {
   visit_index(first_point.dtype, [&](auto type) {
     auto* to = static_cast<typename decltype(type)::type*>(first_point.data);
-    parallel_for(context, groups.voxels, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t v = begin; v < end; ++v) to[v] = static_cast<std::int32_t>(groups.first_point(v));
-    });
+    parallel_for(context, groups.voxels, point_grain(groups.voxels),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t v = begin; v < end; ++v)
+                     to[v] = static_cast<std::int32_t>(groups.first_point(v));
+                 });
   });
 }
 

@@ -19,18 +19,31 @@ inline bool is_parallel(const VoxelGroups& groups, std::int64_t row_bytes) {
   return std::max(groups.grouped(), groups.voxels) * row_bytes >= core::kParallelBytes;
 }
 
-// Calls f(first, last) for ranges of voxels with about equal work, including voxels without points.
+// [rows, channels..] as [rows, channels].
+template <class Data>
+BasicTensor<Data> as_rows(const BasicTensor<Data>& given, std::int64_t channels) {
+  return {given.data, given.dtype, {given.shape[0], channels}};
+}
+
+// Calls f(first, last) for ranges of voxels with about equal work, including voxels without points. It may
+// also be f(first, last, worker), with workers as in parallel_for.
 template <class F>
 void for_voxel_ranges(Context& context, const VoxelGroups& groups, std::int64_t row_bytes, bool parallel,
-                      const F& f) {
+                      const F& f, int limit = core::kMaxThreads) {
   const std::int64_t work = groups.work();
   const std::int64_t grain =
       parallel ? std::max<std::int64_t>(1, core::kRangeBytes / std::max<std::int64_t>(row_bytes, 1))
                : std::max<std::int64_t>(work, 1);
-  core::parallel_for(context, work, grain, [&](std::int64_t begin, std::int64_t end) {
+  const auto range = [&](std::int64_t begin, std::int64_t end, int worker) {
     const std::int64_t first = groups.voxel_from(begin), last = groups.voxel_from(end);
-    if (first < last) f(first, last);
-  });
+    if (first >= last) return;
+    if constexpr (std::is_invocable_v<const F&, std::int64_t, std::int64_t, int>) {
+      f(first, last, worker);
+    } else {
+      f(first, last);
+    }
+  };
+  core::parallel_for(context, work, grain, range, limit);
 }
 
 // Calls make(first, last, there) for ranges of `rows` rows; it writes the rows consecutively from `there` on.
@@ -56,6 +69,12 @@ void make_rows(Context& context, core::Call& call, std::int64_t rows, std::int64
 // without points is 0, or -inf for max.
 void reduce_rows(Context& context, core::Call& call, const VoxelGroups& groups, const ConstTensor& feats,
                  const Tensor& voxel_feats, Reduce reduce_type);
+
+// Writes the maxima of all voxels, and the points that they come from unless `argmax` is absent. Those of a
+// voxel without points are 0 and the number of points.
+void maximum_rows(Context& context, core::Call& call, const VoxelGroups& groups, const ConstTensor& src,
+                  const Tensor& out, const Tensor& argmax);
+MaximumKernels::Range maximum_of(const Context& context, const ConstTensor& src, const Tensor& argmax);
 
 void write_map(Context& context, const VoxelGroups& groups, const Tensor& map);
 void write_counts(Context& context, const VoxelGroups& groups, const Tensor& counts);

@@ -60,12 +60,6 @@ class IndexGrouping {
   const MapGrouping grouping_;
 };
 
-// [rows, channels..] as [rows, channels].
-template <class Data>
-BasicTensor<Data> as_rows(const BasicTensor<Data>& given, std::int64_t channels) {
-  return {given.data, given.dtype, {given.shape[0], channels}};
-}
-
 // The groups of an index that names few of many groups.
 std::size_t touched_bytes(std::int64_t rows) {
   return array_bytes<std::int32_t>(rows) + TouchedGroups::scratch_bytes(rows);
@@ -98,22 +92,30 @@ void reduce_touched(Context& context, Call& call, const ConstTensor& src, const 
       });
 }
 
-// Without rows, the maximum is 0 and argmax is `rows`.
+// Without rows, the maximum is 0 and argmax, unless it is absent, is `rows`.
 void maximum_touched(Context& context, Call& call, const ConstTensor& src, const ConstTensor& index,
                      const Tensor& out, const Tensor& argmax) {
   const TouchedGroups touched =
       touched_groups(call, index, out.shape[0], call.scratch(touched_bytes(index.shape[0])));
   const std::int64_t channels = src.shape[1], row_bytes = channels * size_of(src.dtype);
-  const std::int64_t argmax_bytes = channels * size_of(argmax.dtype);
   const MaximumTask task{touched.numbered(), channels, src.data};
-  const auto maximum = maximum_kernels(context.isa()).maximum(src.dtype, argmax.dtype);
+  const auto maximum = maximum_of(context, src, argmax);
   const CopyKernels& copy = copy_kernels(context.isa());
   auto* const to = static_cast<std::byte*>(out.data);
+  if (argmax.is_absent())
+    return touched.for_all(
+        context, out.shape[0], row_bytes,
+        [&](std::int64_t number, std::int64_t group) {
+          maximum(task, number, number + 1, to + group * row_bytes, nullptr);
+        },
+        [&](std::int64_t first, std::int64_t last) {
+          copy.clear(to + first * row_bytes, (last - first) * row_bytes);
+        });
   visit_index(argmax.dtype, [&](auto type) {
     using Index = typename decltype(type)::type;
     auto* const from = static_cast<Index*>(argmax.data);
     touched.for_all(
-        context, out.shape[0], std::max(row_bytes, argmax_bytes),
+        context, out.shape[0], std::max(row_bytes, channels * std::int64_t{sizeof(Index)}),
         [&](std::int64_t number, std::int64_t group) {
           maximum(task, number, number + 1, to + group * row_bytes, from + group * channels);
         },
@@ -256,7 +258,7 @@ std::int64_t scatter_dim_size(const ConstTensor& index, const Caller& caller) {
     for (std::int64_t x = 0; x < index.shape[0]; ++x)
       if (const std::int64_t value = map_value(index, x); value < 0 || value >= kMaxPoints)
         refuse_index(call, index, x, kMaxPoints);
-  call.chose("by element", index.shape[0] > kPointGrain ? context.threads() : 1);
+  call.chose("by element", index.shape[0] >= kSharedPoints ? context.threads() : 1);
   return std::min(most, kMaxPoints - 1) + 1;  // the index may have changed between the two reads
 }
 
@@ -275,31 +277,19 @@ void scatter_max(const ConstTensor& given_src, const ConstTensor& index, const T
   Context& context = caller.context();
   const std::int64_t channels = call.size(kScatterMax.size("channels"));
   const ConstTensor src = as_rows(given_src, channels);
-  const Tensor out = as_rows(given_out, channels), argmax = as_rows(given_argmax, channels);
-  if (TouchedGroups::pays(src.shape[0], out.shape[0]))
-    return maximum_touched(context, call, src, index, out, argmax);
-  const IndexGrouping plan(src.shape[0], out.shape[0], context.threads());
-  const MaximumTask task{plan.run(call, index), src.shape[1], src.data};
-  const std::int64_t row_bytes = src.shape[1] * size_of(src.dtype);
-  const std::int64_t argmax_bytes = src.shape[1] * size_of(argmax.dtype);
-  const std::int64_t longer = std::max(row_bytes, argmax_bytes);
-  auto* const to = static_cast<std::byte*>(out.data);
-  auto* const to_argmax = static_cast<std::byte*>(argmax.data);
-  const bool parallel = is_parallel(task.groups, row_bytes);
-  const bool stream = is_streamed(task.groups.voxels * longer) && longer <= kTileBytes;
-  call.chose(stream ? "by voxel, streamed" : "by voxel", parallel ? context.threads() : 1);
-  const auto maximum = maximum_kernels(context.isa()).maximum(src.dtype, argmax.dtype);
-  const CopyKernels& copy = copy_kernels(context.isa());
-  for_voxel_ranges(context, task.groups, row_bytes, parallel, [&](std::int64_t first, std::int64_t last) {
-    if (!stream) return maximum(task, first, last, to + first * row_bytes, to_argmax + first * argmax_bytes);
-    alignas(64) std::byte values[kTileBytes], rows[kTileBytes];
-    for (const Piece tile : pieces(first, last, kTileBytes / longer)) {
-      maximum(task, tile.begin, tile.end(), values, rows);
-      copy.stream(to + tile.begin * row_bytes, values, tile.count * row_bytes);
-      copy.stream(to_argmax + tile.begin * argmax_bytes, rows, tile.count * argmax_bytes);
-    }
-    copy.finish();
-  });
+  const Tensor out = as_rows(given_out, channels);
+  const bool has_argmax = !given_argmax.is_absent();
+  const Tensor argmax = has_argmax ? as_rows(given_argmax, channels) : nullptr;
+  const std::int64_t rows = src.shape[0];
+  if (TouchedGroups::pays(rows, out.shape[0])) return maximum_touched(context, call, src, index, out, argmax);
+  if (const DirectMaxima direct(rows, out, argmax); direct.pays(context.threads())) {
+    Scratch& scratch = call.scratch(array_bytes<std::int32_t>(rows) + direct.scratch_bytes());
+    auto* map = scratch.take<std::int32_t>(rows);
+    read_index(call, index, out.shape[0], map);
+    return direct.run(context, call, map, src.data, scratch);
+  }
+  const IndexGrouping plan(rows, out.shape[0], context.threads());
+  maximum_rows(context, call, plan.run(call, index), src, out, argmax);
 }
 
 void scatter_sum_backward(const ConstTensor& given_grad_out, const ConstTensor& index,

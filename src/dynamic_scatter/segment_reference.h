@@ -81,13 +81,21 @@ inline void gather_csr(const ConstTensor& src, const ConstTensor& indptr, const 
                   static_cast<std::int64_t*>(out.data) + i * channels);
 }
 
-inline void scatter_min(const ConstTensor& src, const ConstTensor& index, const Tensor& out,
-                        const Tensor& argmin) {
+inline void reduce_groups(const ConstTensor& src, const ConstTensor& index, const Tensor& out,
+                          const Tensor& arg, SegmentReduce reduce) {
   const auto groups = core::integers(index);
   std::vector<std::vector<std::int64_t>> lists(static_cast<std::size_t>(out.shape[0]));
   if (!lists.empty() && channels_of(out) > 0)
     for (std::int64_t i = 0; i < src.shape[0]; ++i) lists[static_cast<std::size_t>(groups(i))].push_back(i);
-  reduce_lists(src, lists, out, argmin, SegmentReduce::min);
+  reduce_lists(src, lists, out, arg, reduce);
+}
+inline void scatter_min(const ConstTensor& src, const ConstTensor& index, const Tensor& out,
+                        const Tensor& argmin) {
+  reduce_groups(src, index, out, argmin, SegmentReduce::min);
+}
+inline void scatter_max(const ConstTensor& src, const ConstTensor& index, const Tensor& out,
+                        const Tensor& argmax) {
+  reduce_groups(src, index, out, argmax, SegmentReduce::max);
 }
 
 inline void ingroup_indices(const ConstTensor& groups, const Tensor& out) {
@@ -108,7 +116,7 @@ inline void bev_pool(const ConstTensor& feats, const ConstTensor& coords, const 
   std::fill_n(static_cast<double*>(out.data), count, 0.0);
   for (std::int64_t i = 0; count > 0 && i < from.extent(0); ++i)
     for (std::int64_t c = 0; c < from.extent(1); ++c)
-      to(at(i, 3), at(i, 2), at(i, 0), at(i, 1), c) += from(i, c);
+      to(at(i, 3), c, at(i, 2), at(i, 0), at(i, 1)) += from(i, c);
 }
 inline void bev_pool_backward(const ConstTensor& grad_out, const ConstTensor& coords,
                               const Tensor& grad_feats) {
@@ -117,7 +125,7 @@ inline void bev_pool_backward(const ConstTensor& grad_out, const ConstTensor& co
   const auto to = core::numbers(grad_feats);
   for (std::int64_t i = 0; i < to.extent(0); ++i)
     for (std::int64_t c = 0; c < to.extent(1); ++c)
-      to(i, c) = grad(at(i, 3), at(i, 2), at(i, 0), at(i, 1), c);
+      to(i, c) = grad(at(i, 3), c, at(i, 2), at(i, 0), at(i, 1));
 }
 
 }  // namespace turnout::definition

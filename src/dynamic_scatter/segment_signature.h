@@ -32,7 +32,7 @@ inline constexpr const Signature& kScatterMin = signature([] {
       "rows channels computed(dim_size?)",
       {},
       {in("src", kNumbers, "rows, channels..?"), kRowIndex, out("out", like("src"), "dim_size, channels..?"),
-       by_default(DType::i64, out("argmin", kIndices, "dim_size, channels..?"))},
+       on_request("return_arg", by_default(DType::i64, out("argmin", kIndices, "dim_size, channels..?")))},
       {kMostRows, kMostGroups}};
 });
 
@@ -49,14 +49,14 @@ inline constexpr const Signature& kBevPool = signature([] {
                "rows channels batch depth height width",
                {},
                {in("feats", kFloats, "rows, channels"), in("coords", kIndices, "rows, 4"),
-                out("out", like("feats"), "batch, depth, height, width, channels")},
+                out("out", like("feats"), "batch, channels, depth, height, width")},
                {kMostRows}};
 });
 inline constexpr const Signature& kBevPoolBackward = signature([] {
   return Draft{"bev_pool_backward",
-               "batch depth height width channels rows",
+               "batch channels depth height width rows",
                {},
-               {in("grad_out", kFloats, "batch, depth, height, width, channels"),
+               {in("grad_out", kFloats, "batch, channels, depth, height, width"),
                 in("coords", kIndices, "rows, 4"), out("grad_feats", like("grad_out"), "rows, channels")},
                {kMostRows}};
 });

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <type_traits>
 
 #include "core/dtypes.h"
@@ -21,7 +22,7 @@ namespace families::dynamic_scatter {
 using namespace core;
 namespace {
 
-// The types that numbers are computed in: integers are unsigned in sums, which wrap around.
+// The types that numbers are compared in.
 template <class T>
 using LaneType = std::conditional_t<std::is_floating_point_v<T> || std::is_integral_v<T>, T, float>;
 
@@ -41,16 +42,6 @@ T rounded(LaneType<T> v) {
     return v;
   }
 }
-template <class T>
-T sum_of(T a, T b) {
-  if constexpr (std::is_integral_v<T>) {
-    using Bits = std::make_unsigned_t<T>;
-    return static_cast<T>(static_cast<Bits>(a) + static_cast<Bits>(b));
-  } else {
-    return a + b;
-  }
-}
-
 template <class F>
 void visit_number(DType dtype, const F& f) {
   if (dtype == DType::i32) return f(Type<std::int32_t>{});
@@ -60,74 +51,63 @@ void visit_number(DType dtype, const F& f) {
 
 constexpr std::int64_t kColumns = 64;  // channels that are reduced at once
 
-// The finite number farthest from what is looked for.
-template <class T, SegmentReduce kReduce>
-constexpr LaneType<T> start_of() {
-  using Lane = LaneType<T>;
-  if constexpr (kReduce != SegmentReduce::min && kReduce != SegmentReduce::max) {
-    return 0;
-  } else if constexpr (std::is_same_v<T, f16>) {
-    return kReduce == SegmentReduce::min ? 65504.f : -65504.f;
+// The greatest finite number, from which a minimum starts.
+template <class T>
+constexpr LaneType<T> greatest() {
+  if constexpr (std::is_same_v<T, f16>) {
+    return 65504.f;
   } else if constexpr (std::is_same_v<T, bf16>) {
-    return kReduce == SegmentReduce::min ? 0x1.FEp127f : -0x1.FEp127f;
+    return 0x1.FEp127f;
   } else {
-    return kReduce == SegmentReduce::min ? std::numeric_limits<Lane>::max()
-                                         : std::numeric_limits<Lane>::lowest();
+    return std::numeric_limits<T>::max();
   }
 }
 
-// Reduces rows row_of(0) .. row_of(count - 1) into one row; arg may be nullptr.
-template <class T, SegmentReduce kReduce, class Index, class RowOf>
-void reduce_one(const T* src, std::int64_t channels, std::int64_t count, const RowOf& row_of,
-                std::int64_t rows, T* out, Index* arg) {
+// The smallest elements of the rows of one group, and the rows that they come from; arg may be nullptr.
+template <class T, class Index>
+void minimum_of(const T* src, std::int64_t channels, const std::int32_t* its_rows, std::int64_t count,
+                std::int64_t none, T* out, Index* arg) {
   using Lane = LaneType<T>;
-  constexpr bool kIsChoice = kReduce == SegmentReduce::min || kReduce == SegmentReduce::max;
   for (const auto [first, width] : pieces(0, channels, kColumns)) {
     Lane found[kColumns];
     Index at[kColumns];
-    std::fill_n(found, width, start_of<T, kReduce>());
-    if constexpr (kIsChoice) std::fill_n(at, width, static_cast<Index>(rows));
+    std::fill_n(found, width, greatest<T>());
+    std::fill_n(at, width, static_cast<Index>(none));
     for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t row = row_of(i);
-      const T* from = src + row * channels + first;
+      const T* from = src + its_rows[i] * channels + first;
       for (std::int64_t c = 0; c < width; ++c) {
         const Lane v = widened(from[c]);
-        if constexpr (kIsChoice) {
-          const bool is_taken = kReduce == SegmentReduce::min ? v < found[c] : v > found[c];
-          found[c] = is_taken ? v : found[c];
-          at[c] = is_taken ? static_cast<Index>(row) : at[c];
-        } else {
-          found[c] = sum_of(found[c], v);
-        }
+        const bool is_less = v < found[c];  // false for NaN
+        found[c] = is_less ? v : found[c];
+        at[c] = is_less ? static_cast<Index>(its_rows[i]) : at[c];
       }
     }
     for (std::int64_t c = 0; c < width; ++c) {
-      if constexpr (kIsChoice) {
-        out[first + c] = rounded<T>(at[c] == static_cast<Index>(rows) ? Lane(0) : found[c]);
-        if (arg != nullptr) arg[first + c] = at[c];
-      } else {
-        if constexpr (kReduce == SegmentReduce::mean && !std::is_integral_v<T>)
-          found[c] = count > 0 ? found[c] / static_cast<Lane>(count) : Lane(0);
-        out[first + c] = rounded<T>(found[c]);
-        if (arg != nullptr) arg[first + c] = static_cast<Index>(rows);
-      }
+      out[first + c] = rounded<T>(at[c] == static_cast<Index>(none) ? Lane(0) : found[c]);
+      if (arg != nullptr) arg[first + c] = at[c];
     }
   }
 }
 
-// Calls f(std::integral_constant of the reduction).
-template <class F>
-void visit_reduce(SegmentReduce reduce, const F& f) {
-  switch (reduce) {
-    case SegmentReduce::sum:
-      return f(std::integral_constant<SegmentReduce, SegmentReduce::sum>{});
-    case SegmentReduce::mean:
-      return f(std::integral_constant<SegmentReduce, SegmentReduce::mean>{});
-    case SegmentReduce::min:
-      return f(std::integral_constant<SegmentReduce, SegmentReduce::min>{});
-    default:
-      return f(std::integral_constant<SegmentReduce, SegmentReduce::max>{});
-  }
+// The same as maximum_rows().
+void minimum_rows(Context& context, Call& call, const VoxelGroups& groups, const ConstTensor& src,
+                  const Tensor& out, const Tensor& arg) {
+  const std::int64_t channels = src.shape[1], row_bytes = channels * size_of(src.dtype);
+  const bool parallel = is_parallel(groups, row_bytes);
+  call.chose("by voxel", parallel ? context.threads() : 1);
+  visit_number(src.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    const auto* from = static_cast<const T*>(src.data);
+    auto* to = static_cast<T*>(out.data);
+    visit_index(arg.is_absent() ? DType::i64 : arg.dtype, [&](auto kind) {
+      auto* const at = static_cast<typename decltype(kind)::type*>(arg.data);
+      for_voxel_ranges(context, groups, row_bytes, parallel, [&](std::int64_t first, std::int64_t last) {
+        for (std::int64_t g = first; g < last; ++g)
+          minimum_of(from, channels, groups.order + groups.starts[g], groups.count(g), groups.points,
+                     to + g * channels, at == nullptr ? nullptr : at + g * channels);
+      });
+    });
+  });
 }
 
 // Reads indptr, which must ascend from 0 or more to at most `rows`, into `starts`.
@@ -147,15 +127,6 @@ void read_indptr(Call& call, const ConstTensor& indptr, std::int64_t rows, std::
   });
 }
 
-// Calls f(segment) for all segments, in ranges with about equal work.
-template <class F>
-void for_segments(Context& context, const VoxelGroups& groups, std::int64_t row_bytes, const F& f) {
-  for_voxel_ranges(context, groups, row_bytes, is_parallel(groups, row_bytes),
-                   [&](std::int64_t first, std::int64_t last) {
-                     for (std::int64_t s = first; s < last; ++s) f(s);
-                   });
-}
-
 }  // namespace
 }  // namespace families::dynamic_scatter
 
@@ -170,33 +141,37 @@ void segment_csr(const ConstTensor& src, const ConstTensor& indptr, const Tensor
   Context& context = call.context();
   const std::int64_t rows = src.shape[0], segments = out.shape[0];
   const std::int64_t channels = call.size(kSegmentCsr.size("channels"));
-  auto* starts = call.scratch(array_bytes<std::int32_t>(segments + 1)).take<std::int32_t>(segments + 1);
+  Scratch& scratch = call.scratch(array_bytes<std::int32_t>(segments + 1) + array_bytes<std::int32_t>(rows));
+  auto* starts = scratch.take<std::int32_t>(segments + 1);
   read_indptr(call, indptr, rows, starts);
-  // The work of segments counts from the first row on.
+  // Segments are voxels whose points follow each other.
   const std::int32_t skipped = starts[0];
   for (std::int64_t s = 0; s <= segments; ++s) starts[s] -= skipped;
   VoxelGroups groups;
-  groups.points = starts[segments];
+  groups.points = rows;
   groups.voxels = segments;
   groups.starts = starts;
-  const std::int64_t row_bytes = channels * size_of(src.dtype);
-  call.chose("by segment", is_parallel(groups, row_bytes) ? context.threads() : 1);
-  visit_number(src.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
-    const auto* from = static_cast<const T*>(src.data);
-    auto* to = static_cast<T*>(out.data);
-    visit_reduce(reduce, [&](auto kind) {
-      visit_index(arg.is_absent() ? DType::i64 : arg.dtype, [&](auto index) {
-        using Index = typename decltype(index)::type;
-        auto* const at = static_cast<Index*>(arg.data);
-        for_segments(context, groups, row_bytes, [&](std::int64_t s) {
-          const std::int64_t first = starts[s] + skipped;
-          reduce_one<T, kind.value>(
-              from, channels, starts[s + 1] - starts[s], [&](std::int64_t i) { return first + i; }, rows,
-              to + s * channels, at == nullptr ? nullptr : at + s * channels);
-        });
-      });
-    });
+  auto* order = scratch.take<std::int32_t>(rows);
+  groups.order = order;
+  parallel_for(context, groups.grouped(), 8 * kPointGrain, [&](std::int64_t begin, std::int64_t end) {
+    std::iota(order + begin, order + end, skipped + static_cast<std::int32_t>(begin));
+  });
+  const ConstTensor src_rows = as_rows(src, channels);
+  const Tensor out_rows = as_rows(out, channels), no_arg = nullptr;
+  const Tensor arg_rows = arg.is_absent() ? no_arg : as_rows(arg, channels);
+  switch (reduce) {
+    case SegmentReduce::max:
+      return maximum_rows(context, call, groups, src_rows, out_rows, arg_rows);
+    case SegmentReduce::min:
+      return minimum_rows(context, call, groups, src_rows, out_rows, arg_rows);
+    default:
+      reduce_rows(context, call, groups, src_rows, out_rows,
+                  reduce == SegmentReduce::mean ? Reduce::mean : Reduce::sum);
+  }
+  if (arg.is_absent()) return;
+  visit_index(arg.dtype, [&](auto type) {
+    using Index = typename decltype(type)::type;
+    std::fill_n(static_cast<Index*>(arg.data), segments * channels, static_cast<Index>(rows));
   });
 }
 
@@ -241,23 +216,9 @@ void scatter_min(const ConstTensor& src, const ConstTensor& index, const Tensor&
                        count > 0 ? concat("0 .. ", count - 1) : "no elements, since dim_size is 0"));
   const VoxelGroups groups = read.is_sorted ? group_by_sorted_map(context, map, rows, count, scratch)
                                             : grouping.run(context, map, scratch);
-  const std::int64_t row_bytes = channels * size_of(src.dtype);
-  call.chose("by voxel", is_parallel(groups, row_bytes) ? context.threads() : 1);
-  visit_number(src.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
-    const auto* from = static_cast<const T*>(src.data);
-    auto* to = static_cast<T*>(out.data);
-    visit_index(argmin.dtype, [&](auto kind) {
-      using Index = typename decltype(kind)::type;
-      auto* const at = static_cast<Index*>(argmin.data);
-      for_segments(context, groups, row_bytes, [&](std::int64_t g) {
-        const std::int32_t* its = groups.order + groups.starts[g];
-        reduce_one<T, SegmentReduce::min>(
-            from, channels, groups.count(g), [&](std::int64_t i) { return std::int64_t{its[i]}; }, rows,
-            to + g * channels, at + g * channels);
-      });
-    });
-  });
+  const Tensor no_arg = nullptr;
+  minimum_rows(context, call, groups, as_rows(src, channels), as_rows(out, channels),
+               argmin.is_absent() ? no_arg : as_rows(argmin, channels));
 }
 
 }  // namespace turnout

@@ -72,16 +72,16 @@ TEST(IngroupIndices, SmallAndLargeNumbers) {
 }
 
 TEST(BevPool, ExampleAndGradient) {
-  Floats feats{1, 2, 4}, out(2 * 3), grad(3);
+  Floats feats{1, 10, 2, 20, 4, 40}, out(2 * 2 * 3), grad(6);
   Longs coords{0, 1, 0, 0, 1, 2, 0, 0, 0, 1, 0, 0};  // h, w, d, b
-  bev_pool(view(feats.data(), {3, 1}), view(coords.data(), {3, 4}), view(out.data(), {1, 1, 2, 3, 1}));
-  EXPECT_EQ(out, (Floats{0, 5, 0, 0, 0, 2}));
-  bev_pool_backward(view(out.data(), {1, 1, 2, 3, 1}), view(coords.data(), {3, 4}),
-                    view(grad.data(), {3, 1}));
-  EXPECT_EQ(grad, (Floats{5, 2, 5}));
+  bev_pool(view(feats.data(), {3, 2}), view(coords.data(), {3, 4}), view(out.data(), {1, 2, 1, 2, 3}));
+  EXPECT_EQ(out, (Floats{0, 5, 0, 0, 0, 2, 0, 50, 0, 0, 0, 20}));
+  bev_pool_backward(view(out.data(), {1, 2, 1, 2, 3}), view(coords.data(), {3, 4}),
+                    view(grad.data(), {3, 2}));
+  EXPECT_EQ(grad, (Floats{5, 50, 2, 20, 5, 50}));
   coords[5] = 3;
   try {
-    bev_pool(view(feats.data(), {3, 1}), view(coords.data(), {3, 4}), view(out.data(), {1, 1, 2, 3, 1}));
+    bev_pool(view(feats.data(), {3, 2}), view(coords.data(), {3, 4}), view(out.data(), {1, 2, 1, 2, 3}));
     FAIL();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "bev_pool: coords[1, 1] is 3, expected 0 .. 2, below the width");

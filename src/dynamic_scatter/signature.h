@@ -159,7 +159,7 @@ inline constexpr const Signature& kScatterMax = signature([] {
       "rows channels computed(dim_size?)",
       {},
       {in("src", kNumbers, "rows, channels..?"), kRowIndex, out("out", like("src"), "dim_size, channels..?"),
-       by_default(DType::i64, out("argmax", kIndices, "dim_size, channels..?"))},
+       on_request("return_arg", by_default(DType::i64, out("argmax", kIndices, "dim_size, channels..?")))},
       {kMostRows, kMostGroups}};
 });
 

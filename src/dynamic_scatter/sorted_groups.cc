@@ -89,7 +89,7 @@ class Sorting {
 
   void copy_rows() {
     auto* rows = reinterpret_cast<Index*>(row_memory_);
-    parallel_for(context_, points_, kPointGrain, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(context_, points_, point_grain(points_), [&](std::int64_t begin, std::int64_t end) {
       std::copy(coors_ + begin * kDims, coors_ + end * kDims, rows + begin * kDims);
     });
     coors_ = rows;

@@ -326,6 +326,8 @@ void global_max_pool_backward(const ConstTensor& features, const ConstTensor& fe
   visit_lane(features.dtype, [&](auto type) {
     using Lane = typename decltype(type)::type;
     const std::int64_t rows = features.shape[0], channels = features.shape[1];
+    const std::int64_t row_bytes = channels * size_of(input_grad.dtype);
+    const bool is_half = size_of(input_grad.dtype) == 2;
     const int threads = threads_for(context, input_grad);
     Batches batches(rows, features_out.shape[0]);
     const std::size_t own = 4 * array_bytes<Lane>(channels);  // three widened rows, and the result
@@ -338,15 +340,14 @@ void global_max_pool_backward(const ConstTensor& features, const ConstTensor& fe
         grads{kernels, output_grad};
     for_rows(context, threads, rows, [&](std::int64_t begin, std::int64_t end, int number) {
       auto* wide = reinterpret_cast<Lane*>(memory + static_cast<std::size_t>(number) * own);
-      Lane* result = wide + 3 * channels;
       for (std::int64_t row = begin; row < end; ++row) {
+        auto* const to = static_cast<std::byte*>(input_grad.data) + row * row_bytes;
+        Lane* const result = is_half ? wide + 3 * channels : reinterpret_cast<Lane*>(to);
         const Lane* value = values(row, 0, channels, wide);
         const Lane* most = maxima(batches[row], 0, channels, wide + channels);
         const Lane* grad = grads(batches[row], 0, channels, wide + 2 * channels);
         for (std::int64_t c = 0; c < channels; ++c) result[c] = value[c] == most[c] ? grad[c] : Lane{0};
-        kernels.round(result, nullptr, channels,
-                      static_cast<std::byte*>(input_grad.data) + row * channels * size_of(input_grad.dtype),
-                      input_grad.dtype);
+        if (is_half) kernels.round(result, nullptr, channels, to, input_grad.dtype);
       }
     });
   });

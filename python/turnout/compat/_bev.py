@@ -89,7 +89,7 @@ def bev_pool_forward(
     cells = intervals.cells
     if not intervals.is_sorted:  # the last of several intervals of a cell remains
         cells, number = torch.unique(cells, return_inverse=True)
-        sums = sums[_ops.scatter_max(torch.arange(1, len(number) + 1), number, len(cells))[1]]
+        sums = sums[_ops.scatter_max(torch.arange(1, len(number) + 1), number, len(cells), True)[1]]
     out.view(-1, feats.shape[1])[cells] = sums
     return out
 

@@ -157,7 +157,8 @@ def scatter(
     if reduce == "mean":
         return scatter_mean(src, index, dim, None, dim_size)
     if reduce in ("min", "max"):
-        return (own.scatter_min if reduce == "min" else own.scatter_max)(src, index, dim, dim_size)[0]
+        extreme = own.scatter_min if reduce == "min" else own.scatter_max
+        return extreme(src, index, dim, dim_size, return_arg=False)
     return own.scatter_sum(src, index, dim, dim_size)
 
 

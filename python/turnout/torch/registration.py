@@ -84,7 +84,7 @@ def gradient(
     name: str,
     *,
     of: str,
-    saves: str | dict[str, str] = "",
+    saves: str | dict[Any, str] = "",
     by: str = "",
     shapes: str = "",
     constant: str = "",
@@ -107,7 +107,7 @@ def gradient(
     op = _operator(name)
     arguments = [argument.name for argument in op._schema.arguments]
     results = [result["name"] for result in _rows[name]["results"]]
-    by_value = saves if isinstance(saves, dict) else {"": saves}
+    by_value: dict[Any, str] = saves if isinstance(saves, dict) else {"": saves}
     all_saved = list(dict.fromkeys(one for names in by_value.values() for one in names.split()))
     is_tensor = ["Tensor" in str(argument.type) for argument in op._schema.arguments]
     tensors = [one for one, is_one in zip(arguments, is_tensor, strict=True) if is_one]

@@ -45,7 +45,7 @@ def _pooled_by_maxima(saved, grad):
     rule = saved.out_size, saved.max_points, saved.z, saved.margin
     cell_of, point_of = _points(saved.rois, saved.points, *rule)
     lists = saved.features[point_of]
-    _, first = torch.ops.turnout.scatter_max(lists, cell_of, cells)
+    _, first = torch.ops.turnout.scatter_max(lists, cell_of, cells, True)
     is_taken = first < len(lists)
     rows = torch.cat([grad[point_of], grad.new_zeros(1, channels)])
     return (torch.where(is_taken, rows.gather(0, first), 0)).reshape(saved.grad_pooled_shape)

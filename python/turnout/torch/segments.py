@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
@@ -73,7 +74,8 @@ def _(saved, grad):
 
 @gradient("bev_pool_backward", of="grad_out", saves="coords", shapes="grad_out")
 def _(saved, grad):
-    return {"grad_out": _bev_pool(grad, saved.coords, *saved.grad_out_shape[:4])}
+    batch, _, *extents = saved.grad_out_shape
+    return {"grad_out": _bev_pool(grad, saved.coords, batch, *extents)}
 
 
 # -- functions on tensors of any rank ----------------------------------------------------------------------
@@ -225,13 +227,13 @@ def segment_coo(
     functions: dict[str, Callable[..., Any]] = {
         "sum": scatter_sum,
         "mean": scatter_mean,
-        "min": scatter_min,
-        "max": scatter_max,
+        "min": partial(scatter_min, return_arg=False),
+        "max": partial(scatter_max, return_arg=False),
     }
     if reduce not in functions:
         raise ValueError(f"segment_coo: reduce is {reduce!r}, expected 'sum', 'mean', 'min' or 'max'")
-    out = functions[reduce](src, index, max(index.dim() - 1, 0), dim_size)
-    return out[0] if isinstance(out, tuple) else out
+    out: torch.Tensor = functions[reduce](src, index, max(index.dim() - 1, 0), dim_size)
+    return out
 
 
 @own_messages()
@@ -277,14 +279,14 @@ def bev_pool(
 ) -> torch.Tensor:
     """Sums features into the cells of a grid, as BEVFusion does with those of its cameras.
 
-    Returns ``[batch, depth, height, width, channels]``; ``permute(0, 4, 1, 2, 3)`` puts the channels where
-    convolutions expect them. The definition is that of :func:`turnout.bev_pool`: a row of ``coords`` is h, w,
-    d and the batch number, in any order of rows. ``feats`` has gradients of any order.
+    Returns ``[batch, channels, depth, height, width]``. The definition is that of :func:`turnout.bev_pool`:
+    a row of ``coords`` is h, w, d and the batch number, in any order of rows. ``feats`` has gradients of any
+    order.
 
     Example:
         >>> feats = torch.tensor([[1.0], [2.0], [4.0]])
         >>> coords = torch.tensor([[0, 1, 0, 0], [1, 2, 0, 0], [0, 1, 0, 0]])
-        >>> turnout.torch.bev_pool(feats, coords, 1, 1, 2, 3)[0, 0, :, :, 0].tolist()
+        >>> turnout.torch.bev_pool(feats, coords, 1, 1, 2, 3)[0, 0, 0].tolist()
         [[0.0, 5.0, 0.0], [0.0, 0.0, 2.0]]
     """
     return _bev_pool(feats, coords, batch, depth, height, width)
