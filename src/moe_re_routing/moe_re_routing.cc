@@ -242,19 +242,41 @@ void ReRoutingPlan::run(Context& context, Call& call, const Tensors& t, const Mo
   });
 }
 
+// Finding a row by its index takes as long as moving about this many bytes.
+constexpr std::int64_t kIndexBytes = 48;
+
 InversePlan::InversePlan(const Slot& tokens, int threads)
-    : move_(tokens.shape[0], row_bytes_of(tokens), 0, threads) {}
+    : move_(tokens.shape[0], row_bytes_of(tokens), kIndexBytes, threads) {}
 
 std::size_t InversePlan::scratch_bytes() const { return array_bytes<std::int64_t>(move_.rows); }
+
+// Looking for runs takes longer than moving a few bytes. `position` is the inverse of the caller's index.
+void InversePlan::move_short_rows(Context& context, const std::byte* from, const std::int64_t* position,
+                                  bool gather, std::byte* to) const {
+  const std::int64_t bytes = move_.row_bytes;
+  parallel_for(context, move_.rows, std::max<std::int64_t>(1, move_.grain / bytes),
+               [&](std::int64_t begin, std::int64_t end) {
+                 with_row_copy(bytes, [&](const auto& copy) {
+                   for (std::int64_t row = begin; row < end; ++row) {
+                     const std::int64_t other = position[row];
+                     copy(to + (gather ? row : other) * bytes, from + (gather ? other : row) * bytes);
+                   }
+                 });
+               });
+}
 
 void InversePlan::run(Context& context, Call& call, const ConstTensor& permute_tokens,
                       const ConstTensor& permute_token_idx, const Tensor& tokens, TokenIdx idx_type,
                       Scratch& scratch) const {
-  call.chose(move_.algorithm(), move_.threads);
+  const bool is_short = move_.row_bytes <= kShortRow && !move_.stream;
+  call.chose(is_short ? "row by row" : move_.algorithm(), move_.threads);
   auto* position = scratch.take<std::int64_t>(move_.rows);
   visit_index(permute_token_idx.dtype, [&](auto type) {
     const auto* idx = static_cast<const typename decltype(type)::type*>(permute_token_idx.data);
     invert_permutation(call, "permute_token_idx", idx, move_.rows, position);
+    if (is_short)
+      return move_short_rows(context, static_cast<const std::byte*>(permute_tokens.data), position,
+                             idx_type == TokenIdx::gather, static_cast<std::byte*>(tokens.data));
     const std::int64_t longest = std::max<std::int64_t>(1, kRangeBytes / move_.row_bytes);
     const auto move = [&](const auto& target) {
       move_rows(context, move_, permute_tokens, tokens,

@@ -61,6 +61,8 @@ class InversePlan {
            core::Scratch& scratch) const;
 
  private:
+  void move_short_rows(Context& context, const std::byte* from, const std::int64_t* position, bool gather,
+                       std::byte* to) const;
   const RowMove move_;
 };
 

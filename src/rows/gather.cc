@@ -11,7 +11,7 @@ using namespace core;
 namespace {
 
 // Finding the row of a choice takes as long as moving about this many bytes.
-constexpr std::int64_t kChoiceBytes = 16;
+constexpr std::int64_t kChoiceBytes = 48;
 
 // How tokens are divided into ranges, and very long rows into pieces of columns.
 struct Cut {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "core/dtypes.h"
 #include "core/pieces.h"
@@ -267,12 +268,24 @@ GatherKernels::Gather pick_gather(DType dtype, bool weighted) {
 // does not grow with the length of the row.
 constexpr std::int64_t kFlush = 1024;
 
+// The sum of all lanes in f64.
+template <class D>
+HWY_INLINE double sum_in_f64(D d, hn::Vec<D> v) {
+  if constexpr (sizeof(hn::TFromD<D>) == 8) {
+    return hn::GetLane(hn::SumOfLanes(d, v));
+  } else {
+    const hn::Repartition<double, D> wide;
+    const auto low = hn::PromoteTo(wide, hn::LowerHalf(v));
+    const auto high = hn::PromoteTo(wide, hn::UpperHalf(hn::Half<D>(), v));
+    return hn::GetLane(hn::SumOfLanes(wide, hn::Add(low, high)));
+  }
+}
+
 // total + the sum over j of a[j] * b[j]. A row may be processed in pieces, each with the total of those
 // before. If all pieces but the last have kFlush elements, the bits are those of the whole row.
 template <class T>
 double dot_row(double total, const T* a, const T* b, std::int64_t n) {
   using D = typename Block<T>::D;
-  using Lane = typename Block<T>::Lane;
   const D d;
   static_assert(kFlush % (4 * hn::MaxLanes(D())) == 0);
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -286,9 +299,22 @@ double dot_row(double total, const T* a, const T* b, std::int64_t n) {
       sum2 = hn::MulAdd(lanes_at(a + j + 2 * lanes), lanes_at(b + j + 2 * lanes), sum2);
       sum3 = hn::MulAdd(lanes_at(a + j + 3 * lanes), lanes_at(b + j + 3 * lanes), sum3);
     }
-    alignas(kLine) Lane sums[HWY_MAX_BYTES / sizeof(Lane)];
-    hn::Store(hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3)), d, sums);
-    for (std::int64_t l = 0; l < lanes; ++l) total += static_cast<double>(sums[l]);
+    total += sum_in_f64(d, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3)));
+  }
+  if (j + lanes <= n) {
+    auto sum = hn::Zero(d);
+    for (; j + lanes <= n; j += lanes) sum = hn::MulAdd(lanes_at(a + j), lanes_at(b + j), sum);
+    total += sum_in_f64(d, sum);
+  }
+  if constexpr (!std::is_same_v<T, f16>) {
+    constexpr int kFew = 16 / sizeof(typename Block<T>::Lane);
+    using Part = Few<T, kFew>;
+    if (j + kFew <= n) {
+      const typename Part::D few;
+      auto sum = hn::Zero(few);
+      for (; j + kFew <= n; j += kFew) sum = hn::MulAdd(Part::load(a + j), Part::load(b + j), sum);
+      total += sum_in_f64(few, sum);
+    }
   }
   for (; j < n; ++j) total += static_cast<double>(to_float(a[j])) * static_cast<double>(to_float(b[j]));
   return total;
