@@ -1,14 +1,21 @@
-"""bench/against.py compares two builds: its calls run, and a call that one build lacks is a failure."""
+"""bench/against.py compares two builds: its calls run, and a call that one build lacks is a failure.
+
+bench/serial.py reads the serial part of a call from its log line.
+"""
 
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import turnout
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 import against
 import calls
 import run
+import serial
 import small_calls
 
 del sys.path[0]
@@ -137,3 +144,14 @@ def test_a_slice_has_a_call_even_if_its_time_is_over_at_once(monkeypatch):
 )
 def test_times_have_three_digits(time_us, shown):
     assert against.duration(time_us) == shown
+
+
+def test_serial_shares():
+    assert serial.bound(0, 16) == 16
+    assert serial.bound(1, 16) == 1
+    assert serial.bound(0.5, 2) == pytest.approx(4 / 3)
+    rows = np.ones((1 << 16, 64), np.float32)  # enough for several ranges
+    whole, shared = serial.times(lambda: turnout.moe_token_permute(rows, np.zeros((len(rows), 1), np.int32)))
+    assert 0 <= shared < whole
+    whole, alone = serial.times(lambda: turnout.moe_token_permute(rows[:4], np.zeros((4, 1), np.int32)))
+    assert whole == alone > 0

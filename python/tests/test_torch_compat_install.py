@@ -387,7 +387,8 @@ def test_names():
 
 
 @pytest.mark.parametrize(
-    "name", ["fast_rnnt", "k2", "mmcv", "pointops", "spconv", "torch_npu", "torchaudio", "tutel"]
+    "name",
+    ["fast_rnnt", "k2", "mmcv", "pointops", "spconv", "torch_cluster", "torch_npu", "torchaudio", "tutel"],
 )
 def test_install_and_uninstall_are_functions_of_their_module(name):
     module = importlib.import_module(f"turnout.compat.{name}")

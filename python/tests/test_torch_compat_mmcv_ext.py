@@ -52,6 +52,9 @@ SIGNATURES = {
     "roiaware_pool3d_forward": "rois pts pts_feature argmax pts_idx_of_voxels pooled_features pool_method",
     "roiaware_pool3d_backward": "pts_idx_of_voxels argmax grad_out grad_in pool_method",
     "roipoint_pool3d_forward": "xyz boxes3d pts_feature pooled_features pooled_empty_flag",
+    "assign_score_withk_forward": "points centers scores knn_idx output B N0 N1 M K O aggregate",
+    "assign_score_withk_backward": "grad_out points centers scores knn_idx grad_points grad_centers "
+    "grad_scores B N0 N1 M K O aggregate",
 }
 MISSING = [name for name, function in ext.TABLE.items() if function is None]
 

@@ -331,7 +331,8 @@ def state():
         name for name in sys.modules if name.split(".")[0] in ("pcdet", "spconv", "torch_scatter", "av2")
     }
     cuda = [torch.Tensor.cuda, torch.nn.Module.cuda, torch.cuda.FloatTensor, torch.cuda.current_device]
-    return names, cuda, [*sys.meta_path], "cuda" in vars(torch.Tensor), "int" in vars(np)
+    others = ["cuda" in vars(torch.Tensor), "int" in vars(np), torch.nn.MultiheadAttention.forward]
+    return names, cuda, [*sys.meta_path], others
 
 
 def test_uninstall_undoes_everything(package):
@@ -401,6 +402,23 @@ def test_checkpoints_with_numbers_of_numpy(package, tmp_path):
     assert {*map(str, left)} == {*map(str, before), str(Hidden)}
     torch.serialization.clear_safe_globals()
     torch.serialization.add_safe_globals(before)
+
+
+def test_integer_masks_of_attention(package):
+    """DSVT passes one, which torch refuses from 2.0 on."""
+    attention = torch.nn.MultiheadAttention(4, 2, batch_first=True).eval()
+    tokens = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(1))
+    mask = torch.tensor([[0, 0, 1], [0, 0, 0]], dtype=torch.int32)
+    expected = attention(tokens, tokens, tokens, mask.bool())[0]
+    infinite = torch.zeros(2, 3).masked_fill(mask.bool(), float("-inf"))
+    ours.install()
+    for given in (mask, mask.long(), mask.bool(), infinite):
+        assert torch.equal(attention(tokens, tokens, tokens, given)[0], expected)
+        assert torch.equal(attention(tokens, tokens, tokens, key_padding_mask=given)[0], expected)
+    assert attention(tokens, tokens, tokens, need_weights=False)[1] is None
+    ours.uninstall()
+    with pytest.raises(AssertionError, match="key_padding_mask"):
+        attention(tokens, tokens, tokens, mask)
 
 
 class Hidden:

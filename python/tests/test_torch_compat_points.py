@@ -176,6 +176,22 @@ def test_nearest_points_of_mmcv():
     assert dist2[0, 1].tolist() == [0, 1, 4, 1e10]
 
 
+def test_nearest_features_of_mmcv_are_those_of_its_kernel():
+    """DGCNN passes rows of 64 features. The kernel takes the memory of the tensor as rows of three."""
+    torch.manual_seed(0)
+    features = torch.randn(2, 6, 7)
+    points = features.flatten()[: 2 * 6 * 3].view(2, 6, 3)
+    wanted, squares = ints(2, 6, 4), torch.zeros(2, 6, 4)
+    MMCV["knn_forward"](points, points, wanted, squares, 2, 6, 6, 4)
+    idx, dist2 = ints(2, 6, 4), torch.zeros(2, 6, 4)
+    MMCV["knn_forward"](features, features, idx, dist2, 2, 6, 6, 4)
+    assert torch.equal(idx, wanted) and torch.equal(dist2, squares)
+    with pytest.raises(ValueError, match=r"^knn_forward: new_xyz_tensor has shape .*, expected \[2, 6, 7"):
+        MMCV["knn_forward"](features, points, idx, dist2, 2, 6, 6, 4)
+    with pytest.raises(ValueError, match=r"^knn_forward: xyz_tensor has shape .*, expected \[2, 6, 3"):
+        MMCV["knn_forward"](points[..., :2], points, idx, dist2, 2, 6, 6, 4)
+
+
 # -- all of them -------------------------------------------------------------------------------------------
 
 

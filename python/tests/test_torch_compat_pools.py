@@ -188,3 +188,60 @@ def test_roipoint(generator, dtype):
     assert torch.equal(empty != 0, ~is_written)
     if dtype == torch.float32:
         assert ROIPOINT["forward"](points[None], rois[None], features[None], pooled, empty * 0) == 1
+
+
+# -- the weighted sums of PAConv ---------------------------------------------------------------------------
+
+SIZES = {"B": 2, "N0": 9, "N1": 5, "M": 3, "K": 4, "O": 6}
+
+
+@pytest.fixture
+def weighted(generator):
+    """Features of points and of centres, scores and neighbours; one neighbour is outside the points."""
+    points, centers = (torch.randn(2, 9, 3, 6, dtype=torch.float64, generator=generator) for _ in range(2))
+    scores = torch.randn(2, 5, 4, 3, dtype=torch.float64, generator=generator)
+    idx = torch.randint(0, 9, (2, 5, 4), generator=generator)
+    idx[1, 2, 3] = 9
+    return points, centers, scores, idx
+
+
+def sums(points, centers, scores, idx):
+    rows = idx.clamp(max=8)
+    batch = torch.arange(2)[:, None, None]
+    differences = points[batch, rows] - centers[batch[..., 0], rows[..., 0]].unsqueeze(2)
+    found = torch.einsum("bqkmo,bqkm->boqk", differences, scores)
+    return torch.where((idx < 9).unsqueeze(1), found, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
+def test_weighted_sums_of_neighbours(weighted, dtype):
+    points, centers, scores, idx = weighted
+    out = torch.ones(2, 6, 5, 4, dtype=dtype)
+    given = [tensor.to(dtype) for tensor in (points, centers, scores)]
+    ext.TABLE["assign_score_withk_forward"](*given, idx, out, **SIZES, aggregate=0)
+    expected = 1 + sums(*(tensor.double() for tensor in given), idx)
+    tolerance = 1e-2 if dtype == torch.float16 else 1e-5
+    torch.testing.assert_close(out.double(), expected, rtol=tolerance, atol=tolerance)
+
+
+def test_gradients_of_weighted_sums(weighted, generator):
+    points, centers, scores, idx = weighted
+    given = [tensor.requires_grad_() for tensor in (points, centers, scores)]
+    grad = torch.randn(2, 6, 5, 4, dtype=torch.float64, generator=generator)
+    expected = torch.autograd.grad(sums(*given, idx), given, grad)
+    found = [torch.ones_like(tensor) for tensor in given]
+    ext.TABLE["assign_score_withk_backward"](grad, *given, idx, *found, **SIZES, aggregate=0)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, 1 + other)
+
+
+def test_the_centre_of_weighted_sums_is_a_point(weighted):
+    points, centers, scores, idx = weighted
+    idx[1, 3, 0] = -1
+    out = torch.zeros(2, 6, 5, 4, dtype=torch.float64)
+    with pytest.raises(
+        IndexError, match=r"^assign_score_withk_forward: knn_idx\[1, 3, 0\] is -1, expected 0 .. 8"
+    ):
+        ext.TABLE["assign_score_withk_forward"](points, centers, scores, idx, out, **SIZES)
+    with pytest.raises(ValueError, match=r"^assign_score_withk_forward: output has shape"):
+        ext.TABLE["assign_score_withk_forward"](points, centers, scores, idx * 0, out[:, :5], **SIZES)

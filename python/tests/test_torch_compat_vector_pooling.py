@@ -143,6 +143,23 @@ def test_the_first_of_each_cell():
     assert not other.features.any()
 
 
+@pytest.mark.parametrize("pooling_type", [0, 1])
+def test_cells_without_points_stay(pooling_type):
+    """As in the compiled function, even if the caller has not cleared them."""
+    cleared, other = Buffers(2, 6), Buffers(2, 6)
+    features = torch.cat([FEATURES, -FEATURES], 1)
+    cleared.pool(features, -1, pooling_type)
+    with_points = cleared.counts > 0
+    assert with_points.tolist() == [[True, False, True, True]]
+    for values in (other.features, other.local):
+        values.view(1, 4, -1)[~with_points] = float("nan")
+    other.pool(features, -1, pooling_type)
+    for expected, found in ((cleared.features, other.features), (cleared.local, other.local)):
+        assert torch.equal(found.view(1, 4, -1)[with_points], expected.view(1, 4, -1)[with_points])
+        assert bool(found.view(1, 4, -1)[~with_points].isnan().all())
+        assert not bool(expected.view(1, 4, -1)[~with_points].any())
+
+
 def test_only_the_entries_are_cut():
     one = Buffers(1, 2)
     assert one.pool(FEATURES, -1, 0) == 4

@@ -17,6 +17,7 @@ from types import ModuleType, TracebackType
 PACKAGES = {
     "spconv": "spconv",
     "torch_scatter": "torch_scatter",
+    "torch_cluster": "torch_cluster",
     "mmcv": "mmcv._ext",
     "pcdet": "pcdet.ops.iou3d_nms.iou3d_nms_cuda",
     "pointops": "pointops._C",

@@ -156,10 +156,20 @@ def write_stacked_three_nn(
     out.copy_(rows)
 
 
+def _triples(rows: torch.Tensor) -> torch.Tensor:
+    """Rows [b, n, columns] as points [b, n, 3]: the first 3 b n numbers of the whole tensor.
+
+    mmcv's kernel reads them so, whatever the number of columns is, and networks were trained with it.
+    """
+    return rows.reshape(-1)[: 3 * rows.shape[0] * rows.shape[1]].view(*rows.shape[:2], 3)
+
+
 def write_nearest(checks: Checks, xyz: Named, new_xyz: Named, idx: Named, dist2: Named) -> None:
-    """Points [b, n, 3], queries [b, m, 3], idx int32 and dist2 float32 [b, m, nsample]."""
-    points = checks.tensor(*xyz, "b n 3", *FLOATS)
-    queries = checks.tensor(*new_xyz, "b m 3", points.dtype)
+    """Points [b, n, 3 or more], queries [b, m, 3 or more], idx int32 and dist2 float32 [b, m, nsample]."""
+    is_wide = isinstance(xyz[1], torch.Tensor) and xyz[1].dim() == 3 and xyz[1].shape[2] > 3
+    columns = "columns" if is_wide else "3"
+    points = _triples(checks.tensor(*xyz, f"b n {columns}", *FLOATS))
+    queries = _triples(checks.tensor(*new_xyz, f"b m {columns}", points.dtype))
     out, distances = checks.tensor(*idx, "b m nsample", INT), checks.tensor(*dist2, "b m nsample", *F32)
     rows, squares = _ops.knn(widened(points), widened(queries), out.shape[2])
     out.copy_(rows)

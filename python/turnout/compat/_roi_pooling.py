@@ -89,7 +89,7 @@ def write_roiaware(
     if method == "avg":
         results.rows[cells] = _ops.scatter_mean(rows, number, len(cells))
     else:
-        values, first = _ops.scatter_max(rows, number, len(cells))
+        values, first = _ops.scatter_max(rows, number, len(cells), True)
         is_taken = first < len(rows)
         winners = _Rows(largest)
         points_of = torch.cat([point_of, point_of.new_full((1,), -1)])

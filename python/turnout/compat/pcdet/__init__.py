@@ -25,6 +25,7 @@ import numpy as np
 import torch
 
 from turnout.compat import spconv, torch_scatter
+from turnout.compat._attention import accept_integer_masks
 from turnout.compat._checkpoints import allow_numpy_numbers
 from turnout.compat._cuda import replace_cuda
 from turnout.compat._extension import functions_of
@@ -59,8 +60,10 @@ def install(cuda_is_cpu: bool | None = None, stub: Collection[str] = (), force: 
     It enters stand-ins for the seven compiled modules, and for ``pcdet.version`` if pcdet's folder does not
     have it, in ``sys.modules``; it does not import pcdet. It also installs the stand-ins of spconv and
     torch_scatter where these packages are absent, gives NumPy its former name ``numpy.int`` back, which pcdet
-    uses, and lets ``torch.load`` read the numbers of NumPy in pcdet's checkpoints. A call with tensors on a
-    GPU goes to the compiled module, if there is one. A second call of ``install`` does nothing.
+    uses, and lets ``torch.load`` read the numbers of NumPy in pcdet's checkpoints.
+    ``torch.nn.MultiheadAttention`` accepts an integer ``key_padding_mask`` again, which DSVT passes. A call
+    with tensors on a GPU goes to the compiled module, if there is one. A second call of ``install`` does
+    nothing.
 
     Args:
         cuda_is_cpu: pcdet's files call ``.cuda()`` and ``torch.cuda.FloatTensor``. With True, these are
@@ -107,6 +110,7 @@ def _install(cuda_is_cpu: bool, stub: Collection[str]) -> None:
     _undo.append(enter_fallback("pcdet.version", "pcdet", {"__version__": _VERSION}))
     if "int" not in vars(np):
         _undo.append(set_attribute(np, "int", int))
+    _undo.append(accept_integer_masks())
     allowed = allow_numpy_numbers()
     if allowed is not None:
         _undo.append(allowed)

@@ -175,15 +175,15 @@ def vector_pool(
             points, features, queries, *lists, radius, grid, slots, "first" if kind == 1 else "sum", limit
         )
     sums, locals_, taken, grouped = results
-    if kind == 0:
-        pooled += sums.reshape(pooled.shape)
-    else:  # assigns; channels that no feature belongs to stay
-        width = min(slots, features.shape[1])
-        to, has = pooled.view(-1, cells, slots)[..., :width], (taken > 0)[..., None]
-        to.copy_(torch.where(has, sums[..., :width], to))
+    # Cells without points, which are most of them, stay as they are.
+    at, width = taken.nonzero(as_tuple=True), min(slots, features.shape[1])
+
+    def update(to: Tensor, values: Tensor) -> None:
+        to[at] = to[at] + values[at] if kind == 0 else values[at]
+
+    update(pooled.view(-1, cells, slots)[..., :width], sums[..., :width])
     if use_xyz:
-        to = local.view(-1, cells, 3)
-        to.copy_(to + locals_ if kind == 0 else torch.where((taken > 0)[..., None], locals_, to))
+        update(local.view(-1, cells, 3), locals_)
     cell_counts += taken
     grouped = grouped[grouped[:, 2] >= 0]
     kept = min(len(grouped), max(room, 0))
