@@ -34,6 +34,7 @@ CHARTED = [
         "scatter_max-forward",
         "voxelize",
     ),
+    *("nms3d", "points_in_boxes", "furthest_point_sample", "ball_query", "group_points", "roiaware_pool3d"),
 ]
 
 

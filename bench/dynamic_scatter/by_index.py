@@ -65,7 +65,6 @@ class Job:
         return entries, expected.astype(np.float32)
 
     def max_programs(self) -> tuple[list[Entry], np.ndarray]:
-        """torch's functions return only the maximum, Turnout's also its row."""
         expected = np.full(self.out.shape, -np.inf, np.float32)
         np.maximum.at(expected, self.index.numpy(), self.src.numpy())
         out, src, index = self.out, self.src, self.index
@@ -75,8 +74,8 @@ class Job:
 
         entries = [
             self.entry(
-                "turnout.torch, with argmax",
-                lambda: turnout.torch.scatter_max(src, index, 0, self.groups)[0],
+                "turnout.torch",
+                lambda: turnout.torch.scatter_max(src, index, 0, self.groups, return_arg=False),
             ),
             self.entry(
                 "torch, scatter_reduce_", lambda: empty().scatter_reduce_(0, self.columns, src, "amax")
