@@ -34,8 +34,9 @@ class PointLeaves {
   static std::size_t bytes(std::int64_t most);
   PointLeaves(Scratch& scratch, std::int64_t most);  // `most` points at most
 
-  // Takes new points, rows of 3 numbers. A point with NaN is in a leaf but in no box.
-  void build(const Real* points, std::int64_t count, LeafOrder order);
+  // Takes new points, rows of 3 numbers. A point with NaN is in a leaf but in no box. Runs on the threads of
+  // `context`, or on this thread if it is nullptr, as it must be within a range of parallel_for.
+  void build(Context* context, const Real* points, std::int64_t count, LeafOrder order);
 
   std::int64_t count() const { return count_; }
   std::int64_t leaves() const { return groups_ * kGroup; }
@@ -51,16 +52,20 @@ class PointLeaves {
   const Boxes& group_boxes() const { return group_boxes_; }
 
  private:
-  void sort(const Real* points);
-  void divide(const Real* points);
-  void bound(std::int64_t boxes, std::int64_t used, std::int64_t per_box, const Real* const* low,
-             const Real* const* high, const Boxes& to) const;
+  struct Cells;
+  Cells cells(Context* context, const Real* points) const;
+  void sort(Context* context, const Real* points);
+  void divide(const Real* points, std::int64_t first, std::int64_t last);
+  void fill_leaves(const Real* points, std::int64_t first_group, std::int64_t last_group, LeafOrder order);
+  void bound(std::int64_t first, std::int64_t last, std::int64_t used, std::int64_t per_box,
+             const Real* const* low, const Real* const* high, const Boxes& to) const;
 
   std::int64_t count_ = 0, groups_ = 0;
   Real* coordinates_[3];
   std::int32_t* rows_;
   Boxes leaf_boxes_, group_boxes_;
   std::uint64_t *keys_, *spare_keys_;  // of points: the position on the curve, then the row
+  std::int64_t* counters_;             // of their sort
 };
 
 // The elements of arrays of that many groups.

@@ -17,7 +17,7 @@ class RegionSearch {
   RegionSearch(core::Scratch& scratch, std::int64_t most_points, std::int64_t room, int workers, Isa isa);
 
   // Takes a new cloud, for that many positions.
-  void set(const Real* points, std::int64_t count, std::int64_t positions);
+  void set(Context& context, const Real* points, std::int64_t count, std::int64_t positions);
 
   // What one thread finds, and whether comparing the first points has been worth it.
   struct Worker {

@@ -40,8 +40,8 @@ void query_balls(Call& call, const ConstTensor& xyz, const Starts& points, const
       for_clouds(
           call.context(), points, queries, workers,
           [&](std::int64_t b) {
-            cloud.set(static_cast<const Real*>(xyz.data) + 3 * points.first(b), points.count(b),
-                      queries.count(b));
+            cloud.set(call.context(), static_cast<const Real*>(xyz.data) + 3 * points.first(b),
+                      points.count(b), queries.count(b));
           },
           [&](std::int64_t first, std::int64_t last, int number) {
             auto worker = cloud.worker(number);

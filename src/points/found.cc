@@ -5,17 +5,19 @@
 
 #include "core/padding.h"
 #include "points/ball.h"
+#include "runtime/parallel.h"
 
 namespace turnout::families::points {
 
 using namespace core;
 namespace {
 
-constexpr std::int64_t kSlack = 16;       // elements that a kernel may read after the last one
-constexpr std::int64_t kFewPoints = 512;  // are compared in their own order,
-constexpr std::int64_t kFewQueries = 64;  // as are all points for so few positions
-constexpr std::int64_t kProbe = 256;      // points that are compared before the leaves
-constexpr std::int64_t kProbeEvery = 16;  // of the positions, where that rarely finds all
+constexpr std::int64_t kSlack = 16;                    // elements that a kernel may read after the last one
+constexpr std::int64_t kFewPoints = 512;               // are compared in their own order,
+constexpr std::int64_t kFewQueries = 64;               // as are all points for so few positions
+constexpr std::int64_t kCopied = kParallelBytes / 24;  // points that are worth a thread
+constexpr std::int64_t kProbe = 256;                   // points that are compared before the leaves
+constexpr std::int64_t kProbeEvery = 16;               // of the positions, where that rarely finds all
 
 }  // namespace
 
@@ -46,14 +48,16 @@ RegionSearch<Real>::RegionSearch(Scratch& scratch, std::int64_t most_points, std
 }
 
 template <class Real>
-void RegionSearch<Real>::set(const Real* points, std::int64_t count, std::int64_t positions) {
+void RegionSearch<Real>::set(Context& context, const Real* points, std::int64_t count,
+                             std::int64_t positions) {
   count_ = count;
-  for (int k = 0; k < 3; ++k) {
-    for (std::int64_t i = 0; i < count; ++i) axes_[k][i] = points[3 * i + k];
-    std::fill_n(axes_[k] + count, kSlack, Real(0));
-  }
+  parallel_for(context, count, kCopied, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t i = first; i < last; ++i)
+      for (int k = 0; k < 3; ++k) axes_[k][i] = points[3 * i + k];
+  });
+  for (Real* axis : axes_) std::fill_n(axis + count, kSlack, Real(0));
   has_leaves_ = count > kFewPoints && positions > kFewQueries;
-  if (has_leaves_) leaves_.build(points, count, LeafOrder::curve);
+  if (has_leaves_) leaves_.build(&context, points, count, LeafOrder::curve);
 }
 
 // Compares points in their own order as long as the region fills soon. Returns whether all rows are found.

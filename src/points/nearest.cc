@@ -12,9 +12,13 @@ namespace families::points {
 using namespace core;
 namespace {
 
-constexpr std::int64_t kFewQueries = 64;                      // sorting the points does not pay for so few
-constexpr std::int64_t kFewNearest = 8;                       // for which dividing the queries does not pay
-constexpr std::int64_t kBlockGrain = 16 / kGrainDivisor + 1;  // blocks of queries
+constexpr std::int64_t kFewQueries = 64;  // sorting the points does not pay for so few
+constexpr std::int64_t kFewNearest = 8;   // for which dividing the queries does not pay
+// Blocks of queries in a range. Their time depends on the points if these are few.
+constexpr std::int64_t kBlockGrain = 16 / kGrainDivisor + 1;
+std::int64_t block_grain(std::int64_t points) {
+  return kBlockGrain * std::clamp<std::int64_t>(128 / std::max<std::int64_t>(points, 1), 1, 8);
+}
 
 // Points are found below `limit`, which is the distance of missing ones. Rows of idx begin with 0 in each
 // cloud, unless they are those of the tensor.
@@ -45,10 +49,10 @@ void find_nearest(Call& call, const ConstTensor& xyz, const Starts& points, cons
         const bool is_sorted = queries.count(b) > kFewQueries;
         const LeafOrder own = LeafOrder::own;
         const LeafOrder of_queries = k > kFewNearest ? LeafOrder::medians : LeafOrder::curve;
-        leaves.build(static_cast<const Real*>(xyz.data) + 3 * points.first(b), points.count(b),
-                     is_sorted ? LeafOrder::medians : own);
-        positions.build(static_cast<const Real*>(new_xyz.data) + 3 * queries.first(b), queries.count(b),
-                        is_sorted ? of_queries : own);
+        leaves.build(&call.context(), static_cast<const Real*>(xyz.data) + 3 * points.first(b),
+                     points.count(b), is_sorted ? LeafOrder::medians : own);
+        positions.build(&call.context(), static_cast<const Real*>(new_xyz.data) + 3 * queries.first(b),
+                        queries.count(b), is_sorted ? of_queries : own);
         const std::int64_t shift = are_rows_global ? points.first(b) : 0, first_query = queries.first(b);
         const std::int64_t blocks = (queries.count(b) + kernels.lanes - 1) / kernels.lanes;
         const auto find = [&](std::int64_t begin, std::int64_t end, int worker) {
@@ -67,7 +71,7 @@ void find_nearest(Call& call, const ConstTensor& xyz, const Starts& points, cons
             }
           }
         };
-        parallel_for(call.context(), blocks, kBlockGrain, find, workers);
+        parallel_for(call.context(), blocks, block_grain(points.count(b)), find, workers);
       }
     });
   });

@@ -32,7 +32,8 @@ void NeighborSearch::visit(Context& context, const Visit& visit_list) const {
         context, points_, queries_, workers,
         [&](std::int64_t b) {
           shift = points_.first(b);
-          cloud.set(static_cast<const Real*>(xyz_.data) + 3 * shift, points_.count(b), queries_.count(b));
+          cloud.set(context, static_cast<const Real*>(xyz_.data) + 3 * shift, points_.count(b),
+                    queries_.count(b));
         },
         [&](std::int64_t first, std::int64_t last, int number) {
           auto worker = cloud.worker(number);

@@ -68,7 +68,7 @@ struct Workspace {
       if (to != nullptr) copy_initial(initial, count, to);
       return;
     }
-    leaves.build(points, count, LeafOrder::curve);
+    leaves.build(nullptr, points, count, LeafOrder::curve);
     const std::int32_t* rows = leaves.rows();
     for (std::int64_t j = 0; j < count; ++j)
       distances[j] = initial == nullptr ? static_cast<Real>(kFarAway) : initial[rows[j]];
