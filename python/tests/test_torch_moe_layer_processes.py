@@ -1,4 +1,4 @@
-"""moe_layer on two and four processes equals one process, also with DistributedDataParallel and FSDP2."""
+"""moe_layer on four processes equals one process, also with DistributedDataParallel and FSDP2."""
 
 import processes
 import pytest
@@ -6,10 +6,9 @@ import pytest
 pytestmark = pytest.mark.torch
 
 
-@pytest.mark.parametrize("world", [2, 4])
-def test_processes_give_what_one_gives(world):
+def test_processes_give_what_one_gives():
     """moe_layer_program.py defines the comparisons; one of the processes has no tokens."""
-    assert processes.run_well(world, "moe_layer_program", "everything") == ["same\n"] * world
+    assert processes.run_well(4, "moe_layer_program", "everything") == ["same\n"] * 4
 
 
 def test_a_missing_rank_is_named():
