@@ -82,19 +82,23 @@ TURNOUT_API void dynamic_scatter_backward(const ConstTensor& grad_voxel_feats, c
 //                 starts at the lowest finite number of the dtype and only larger values replace it: NaN
 //                 and -inf are never taken. Where nothing is taken, as in a group without rows, out[g, c]
 //                 is 0 and argmax[g, c] is the number of rows of src. argmax may be absent (nullptr).
+//   scatter_min   the same with the smallest, starting at the greatest finite number; NaN and inf are never
+//                 taken
 // The index may be in any order; an ascending one is faster.
 //
-// src [rows, channels]: a float, or for sum and max int32 or int64; index [rows], int32 or int64, each in
-// 0 .. groups - 1; out [groups, channels], dtype of src; argmax [groups, channels], int32 or int64. The
-// channels may have any number of dimensions, including none. At most 2147483647 rows and groups. 16-bit
-// floats are added and divided in float and rounded once. Results are bit-identical for any thread count and
-// instruction set.
+// src [rows, channels]: a float, or, except for means, int32 or int64; index [rows], int32 or int64, each in
+// 0 .. groups - 1; out [groups, channels], dtype of src; argmax and argmin [groups, channels], int32 or
+// int64. The channels may have any number of dimensions, including none. At most 2147483647 rows and groups.
+// 16-bit floats are added and divided in float and rounded once. Results are bit-identical for any thread
+// count and instruction set.
 TURNOUT_API void scatter_sum(const ConstTensor& src, const ConstTensor& index, const Tensor& out,
                              const Caller& caller = {});
 TURNOUT_API void scatter_mean(const ConstTensor& src, const ConstTensor& index, const Tensor& out,
                               const Caller& caller = {});
 TURNOUT_API void scatter_max(const ConstTensor& src, const ConstTensor& index, const Tensor& out,
                              const Tensor& argmax, const Caller& caller = {});
+TURNOUT_API void scatter_min(const ConstTensor& src, const ConstTensor& index, const Tensor& out,
+                             const Tensor& argmin, const Caller& caller = {});
 
 // Returns the number of groups of an index [rows]: its largest value + 1, or 0 without rows. Throws if a
 // value is negative or above 2147483646.

@@ -30,12 +30,6 @@ TURNOUT_API void segment_csr(const ConstTensor& src, const ConstTensor& indptr, 
 TURNOUT_API void gather_csr(const ConstTensor& src, const ConstTensor& indptr, const Tensor& out,
                             const Caller& caller = {});
 
-// scatter_max() with the smallest numbers: starts at the greatest finite number of the dtype, takes smaller
-// ones only, and the first of equal ones. Where nothing is taken, out is 0 and argmin is rows. argmin may be
-// absent (nullptr).
-TURNOUT_API void scatter_min(const ConstTensor& src, const ConstTensor& index, const Tensor& out,
-                             const Tensor& argmin, const Caller& caller = {});
-
 // out[i] = the number of rows before row i that are in the same group. groups [rows], each 0 or more, of any
 // size; out [rows], i64.
 TURNOUT_API void ingroup_indices(const ConstTensor& groups, const Tensor& out, const Caller& caller = {});

@@ -1,4 +1,5 @@
-// Implements DirectSums and DirectMaxima: the plans; direct_kernels.cc and maximum_kernels.cc have the loops.
+// Implements DirectSums and DirectExtremes: the plans. direct_kernels.cc and extreme_kernels.cc have the
+// loops.
 #include "dynamic_scatter/direct.h"
 
 #include <algorithm>
@@ -81,35 +82,35 @@ void DirectSums::run(Context& context, Call& call, const std::int32_t* map, cons
       .finish(out_.dtype, reduce_type_)(sums, counts, plan_.groups(), plan_.channels(), out_.data);
 }
 
-DirectMaxima::DirectMaxima(std::int64_t rows, const Tensor& out, const Tensor& argmax)
-    : plan_(
-          rows, out.shape[0], out.shape[1],
-          lane_bytes(out.dtype) + (argmax.is_absent() ? 0 : std::int64_t{sizeof(*DirectMaximumTask::from)})),
+DirectExtremes::DirectExtremes(std::int64_t rows, const Tensor& out, const Tensor& arg, Extreme which)
+    : plan_(rows, out.shape[0], out.shape[1],
+            lane_bytes(out.dtype) + (arg.is_absent() ? 0 : std::int64_t{sizeof(*DirectExtremeTask::from)})),
       out_(out),
-      argmax_(argmax) {}
+      arg_(arg),
+      which_(which) {}
 
-std::size_t DirectMaxima::scratch_bytes() const {
+std::size_t DirectExtremes::scratch_bytes() const {
   return (is_half(out_.dtype) ? array_bytes<float>(plan_.elements()) : 0) +
-         (argmax_.is_absent() ? 0 : array_bytes<std::int32_t>(plan_.elements()));
+         (arg_.is_absent() ? 0 : array_bytes<std::int32_t>(plan_.elements()));
 }
 
-void DirectMaxima::run(Context& context, Call& call, const std::int32_t* map, const void* src,
-                       Scratch& scratch) const {
-  const MaximumKernels& kernels = maximum_kernels(context.isa());
+void DirectExtremes::run(Context& context, Call& call, const std::int32_t* map, const void* src,
+                         Scratch& scratch) const {
+  const ExtremeKernels& kernels = extreme_kernels(context.isa());
   const std::int64_t elements = plan_.elements();
   void* best = is_half(out_.dtype) ? scratch.take<float>(elements) : out_.data;
-  auto* from = argmax_.is_absent() ? nullptr : scratch.take<std::int32_t>(elements);
-  const DirectMaximumTask task{map, plan_.channels(), src, best, from};
-  kernels.start(out_.dtype)(elements, best);
+  auto* from = arg_.is_absent() ? nullptr : scratch.take<std::int32_t>(elements);
+  const DirectExtremeTask task{map, plan_.channels(), src, best, from};
+  kernels.start(which_, out_.dtype)(elements, best);
   if (from != nullptr) std::fill_n(from, elements, static_cast<std::int32_t>(plan_.rows()));
-  const auto add = kernels.add(out_.dtype, from != nullptr);
+  const auto add = kernels.add(which_, out_.dtype, from != nullptr);
   plan_.run(context, call, [&](std::int64_t first, std::int64_t last, std::int64_t begin, std::int64_t end) {
     add(task, first, last, begin, end);
   });
-  kernels.finish(out_.dtype)(elements, best, out_.data);
+  kernels.finish(which_, out_.dtype)(elements, best, out_.data);
   if (from != nullptr)
-    visit_index(argmax_.dtype, [&](auto type) {
-      std::copy_n(from, elements, static_cast<typename decltype(type)::type*>(argmax_.data));
+    visit_index(arg_.dtype, [&](auto type) {
+      std::copy_n(from, elements, static_cast<typename decltype(type)::type*>(arg_.data));
     });
 }
 

@@ -50,10 +50,10 @@ class DirectSums {
   Reduce reduce_type_;
 };
 
-// Maxima, and the rows that they come from unless `argmax` is absent.
-class DirectMaxima {
+// Maxima or minima, and the rows that they come from unless `arg` is absent.
+class DirectExtremes {
  public:
-  DirectMaxima(std::int64_t rows, const Tensor& out, const Tensor& argmax);
+  DirectExtremes(std::int64_t rows, const Tensor& out, const Tensor& arg, Extreme which);
 
   bool pays(int threads) const { return plan_.pays(threads); }
   std::size_t scratch_bytes() const;
@@ -62,7 +62,8 @@ class DirectMaxima {
 
  private:
   DirectPlan plan_;
-  Tensor out_, argmax_;
+  Tensor out_, arg_;
+  Extreme which_;
 };
 
 }  // namespace turnout::families::dynamic_scatter

@@ -253,14 +253,17 @@ void scattered(FuzzInput& in) {
   if (in.flag()) std::sort(c.index.begin(), c.index.end());
   const std::int64_t elements = c.groups * c.channels;
   const auto untouched = sized<T>(elements, rounded<T>(kOld));
-  const auto maxima = legal ? c.expected_maxima() : typename IndexCase<T, Index>::Maxima{};
-  const std::vector<Index> argmax_expected(maxima.argmax.begin(), maxima.argmax.end());
+  const bool is_minimum = in.flag();
+  const auto scatter_extreme = is_minimum ? &scatter_min : &scatter_max;
+  using Extremes = typename IndexCase<T, Index>::Extremes;
+  const Extremes extremes = !legal ? Extremes{} : is_minimum ? c.expected_minima() : c.expected_maxima();
+  const std::vector<Index> arg_expected(extremes.arg.begin(), extremes.arg.end());
   for (const Isa isa : supported_isas()) {
     Context context({.threads = 2, .isa = isa});
     auto out = untouched;
-    auto argmax = sized<Index>(elements, kOld);
+    auto arg = sized<Index>(elements, kOld);
     const Tensor to = view(out.data(), {c.groups, c.channels});
-    const Tensor to_argmax = view(argmax.data(), {c.groups, c.channels});
+    const Tensor to_arg = view(arg.data(), {c.groups, c.channels});
     const auto check = [&](const auto& run, const auto& expected) {
       std::fill(out.begin(), out.end(), rounded<T>(kOld));
       require(is_refused(run) == (elements > 0 && !legal));
@@ -270,22 +273,22 @@ void scattered(FuzzInput& in) {
           [&] { return c.expected(Reduce::sum); });
     check([&] { scatter_mean(c.src_view(), c.index_view(), to, context); },
           [&] { return c.expected(Reduce::mean); });
-    check([&] { scatter_max(c.src_view(), c.index_view(), to, to_argmax, context); },
-          [&] { return maxima.out; });
-    require(same(argmax, legal ? argmax_expected : sized<Index>(elements, kOld)));
-    check([&] { scatter_max(c.src_view(), c.index_view(), to, nullptr, context); },
-          [&] { return maxima.out; });
-    // Arbitrary gradients and an arbitrary argmax.
+    check([&] { scatter_extreme(c.src_view(), c.index_view(), to, to_arg, context); },
+          [&] { return extremes.out; });
+    require(same(arg, legal ? arg_expected : sized<Index>(elements, kOld)));
+    check([&] { scatter_extreme(c.src_view(), c.index_view(), to, nullptr, context); },
+          [&] { return extremes.out; });
+    // Arbitrary gradients and arbitrary rows of maxima.
     auto grad_src = sized<T>(c.rows * c.channels, rounded<T>(kOld));
     const auto kept = grad_src;
     const Tensor grads = view(grad_src.data(), {c.rows, c.channels});
-    const std::vector<std::int64_t> given(argmax.begin(), argmax.end());
+    const std::vector<std::int64_t> given(arg.begin(), arg.end());
     for (const Reduce reduce_type : kReductions) {
       std::fill(grad_src.begin(), grad_src.end(), rounded<T>(kOld));
       const bool refused = is_refused([&] {
         if (reduce_type == Reduce::sum) scatter_sum_backward(to, c.index_view(), grads, context);
         if (reduce_type == Reduce::mean) scatter_mean_backward(to, c.index_view(), grads, context);
-        if (reduce_type == Reduce::max) scatter_max_backward(to, c.index_view(), to_argmax, grads, context);
+        if (reduce_type == Reduce::max) scatter_max_backward(to, c.index_view(), to_arg, grads, context);
       });
       require(refused == (!kept.empty() && !legal));
       require(same(grad_src, legal ? c.expected_backward(out, given, reduce_type) : kept));

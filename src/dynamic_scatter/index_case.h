@@ -40,6 +40,14 @@ decltype(number_of(T{})) lowest() {
     return std::numeric_limits<T>::lowest();
   }
 }
+template <class T>
+decltype(number_of(T{})) greatest() {
+  if constexpr (std::is_integral_v<T>) {
+    return std::numeric_limits<T>::max();
+  } else {
+    return -lowest<T>();
+  }
+}
 
 template <class T, class Index>
 struct IndexCase {
@@ -80,18 +88,19 @@ struct IndexCase {
     });
     return result;
   }
-  struct Maxima {
+  struct Extremes {
     std::vector<T> out;
-    std::vector<std::int64_t> argmax;
+    std::vector<std::int64_t> arg;
   };
-  Maxima expected_maxima() const {
-    Maxima result{sized<T>(groups * channels), sized<std::int64_t>(groups * channels)};
-    for_each_result([&](std::size_t place, const auto& group, const auto& values) {
-      const auto maximum = reference::maximum(values, group, lowest<T>(), rows);
-      result.out[place] = element_of<T>(maximum.value);
-      result.argmax[place] = maximum.row;
+  Extremes expected_maxima() const {
+    return extremes([&](const auto& values, const auto& group) {
+      return reference::maximum(values, group, lowest<T>(), rows);
     });
-    return result;
+  }
+  Extremes expected_minima() const {
+    return extremes([&](const auto& values, const auto& group) {
+      return reference::minimum(values, group, greatest<T>(), rows);
+    });
   }
 
   // Gradients; argmax is that of expected_maxima(), only for max.
@@ -111,6 +120,18 @@ struct IndexCase {
           to = rounded<T>(number_of(grad[from]) / static_cast<Number>(count[group]));
       }
     }
+    return result;
+  }
+
+ private:
+  template <class F>
+  Extremes extremes(const F& find) const {
+    Extremes result{sized<T>(groups * channels), sized<std::int64_t>(groups * channels)};
+    for_each_result([&](std::size_t place, const auto& group, const auto& values) {
+      const auto found = find(values, group);
+      result.out[place] = element_of<T>(found.value);
+      result.arg[place] = found.row;
+    });
     return result;
   }
 };

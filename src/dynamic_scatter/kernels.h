@@ -63,50 +63,54 @@ struct GradientKernels {
 };
 const GradientKernels& gradient_kernels(Isa isa);
 
-// Maxima of groups of rows, and the row that each comes from.
-struct MaximumTask {
+enum class Extreme : std::uint8_t { minimum, maximum };
+
+// Maxima or minima of groups of rows, and the row that each comes from.
+struct ExtremeTask {
   VoxelGroups groups;
   std::int64_t channels;
   const void* src;  // [points, channels]
 };
-struct MaximumBackwardTask {
+struct ExtremeBackwardTask {
   const std::int32_t* map;  // [points]
   std::int64_t channels;
   const void* grad_out;  // [voxels, channels]
-  const void* argmax;    // [voxels, channels]
+  const void* argmax;    // [voxels, channels]: the row of each maximum or minimum
 };
 
-// Maxima that are updated in the order of the rows.
-struct DirectMaximumTask {
+// Maxima or minima that are updated in the order of the rows.
+struct DirectExtremeTask {
   const std::int32_t* map;  // [rows] the group of each
   std::int64_t channels;
   const void* src;     // [rows, channels]
-  void* best;          // [groups, channels] in the type that maxima are compared in
+  void* best;          // [groups, channels] in the type that values are compared in
   std::int32_t* from;  // [groups, channels] the row of each; or nullptr
 };
 
-struct MaximumKernels {
-  // Reduces voxels first .. last-1 into consecutive rows that begin at `out` and `argmax`.
-  using Range = void (*)(const MaximumTask& task, std::int64_t first, std::int64_t last, void* out,
-                         void* argmax);
-  Range (*maximum)(DType src, DType argmax);
-  Range (*maximum_only)(DType src);  // ignores `argmax`
+struct ExtremeKernels {
+  // Reduces voxels first .. last-1 into consecutive rows that begin at `out` and `arg`.
+  using Range = void (*)(const ExtremeTask& task, std::int64_t first, std::int64_t last, void* out,
+                         void* arg);
+  Range (*reduce)(Extreme which, DType src, DType arg);
+  Range (*reduce_values)(Extreme which, DType src);  // ignores `arg`
 
-  // Sets `elements` maxima to the value that they start from.
-  void (*(*start)(DType src))(std::int64_t elements, void* best);
+  // Sets `elements` values to the one that they start from.
+  using Start = void (*)(std::int64_t elements, void* best);
+  Start (*start)(Extreme which, DType src);
   // Compares channels begin .. end-1 of rows first .. last-1 with those of their groups.
-  using Add = void (*)(const DirectMaximumTask& task, std::int64_t first, std::int64_t last,
+  using Add = void (*)(const DirectExtremeTask& task, std::int64_t first, std::int64_t last,
                        std::int64_t begin, std::int64_t end);
-  Add (*add)(DType src, bool has_argmax);
-  // Writes the maxima; those that are still at the start are 0. `out` may be `best`.
-  void (*(*finish)(DType src))(std::int64_t elements, const void* best, void* out);
+  Add (*add)(Extreme which, DType src, bool has_rows);
+  // Writes the values; those that are still at the start are 0. `out` may be `best`.
+  using Finish = void (*)(std::int64_t elements, const void* best, void* out);
+  Finish (*finish)(Extreme which, DType src);
 
   // Writes the gradients of points first .. last-1 to consecutive rows that begin at `to`.
-  using BackwardRange = void (*)(const MaximumBackwardTask& task, std::int64_t first, std::int64_t last,
+  using BackwardRange = void (*)(const ExtremeBackwardTask& task, std::int64_t first, std::int64_t last,
                                  void* to);
   BackwardRange (*backward)(DType grad, DType argmax);
 };
-const MaximumKernels& maximum_kernels(Isa isa);
+const ExtremeKernels& extreme_kernels(Isa isa);
 
 // The grid in the type that coordinates are computed in: double for f64 points, otherwise float.
 template <class Real>

@@ -66,36 +66,36 @@ void reduce_rows(Context& context, Call& call, const VoxelGroups& groups, const 
   fill_rows(voxel_feats, groups.voxels, reduce_type);
 }
 
-MaximumKernels::Range maximum_of(const Context& context, const ConstTensor& src, const Tensor& argmax) {
-  const MaximumKernels& kernels = maximum_kernels(context.isa());
-  return argmax.is_absent() ? kernels.maximum_only(src.dtype) : kernels.maximum(src.dtype, argmax.dtype);
+ExtremeKernels::Range extreme_of(const Context& context, const ConstTensor& src, const Tensor& arg,
+                                 Extreme which) {
+  const ExtremeKernels& kernels = extreme_kernels(context.isa());
+  return arg.is_absent() ? kernels.reduce_values(which, src.dtype)
+                         : kernels.reduce(which, src.dtype, arg.dtype);
 }
 
-void maximum_rows(Context& context, Call& call, const VoxelGroups& groups, const ConstTensor& src,
-                  const Tensor& out, const Tensor& argmax) {
-  const bool has_argmax = !argmax.is_absent();
+void extreme_rows(Context& context, Call& call, const VoxelGroups& groups, const ConstTensor& src,
+                  const Tensor& out, const Tensor& arg, Extreme which) {
+  const bool has_arg = !arg.is_absent();
   const std::int64_t channels = src.shape[1];
-  const MaximumTask task{groups, channels, src.data};
+  const ExtremeTask task{groups, channels, src.data};
   const std::int64_t row_bytes = channels * size_of(src.dtype);
-  const std::int64_t argmax_bytes = has_argmax ? channels * size_of(argmax.dtype) : 0;
-  const std::int64_t longer = std::max(row_bytes, argmax_bytes);
+  const std::int64_t arg_bytes = has_arg ? channels * size_of(arg.dtype) : 0;
+  const std::int64_t longer = std::max(row_bytes, arg_bytes);
   auto* const to = static_cast<std::byte*>(out.data);
-  auto* const to_argmax = static_cast<std::byte*>(argmax.data);
-  const auto argmax_at = [&](std::int64_t voxel) {
-    return has_argmax ? to_argmax + voxel * argmax_bytes : nullptr;
-  };
+  auto* const to_arg = static_cast<std::byte*>(arg.data);
+  const auto arg_at = [&](std::int64_t voxel) { return has_arg ? to_arg + voxel * arg_bytes : nullptr; };
   const bool parallel = is_parallel(groups, row_bytes);
   const bool stream = is_streamed(groups.voxels * longer) && longer <= kTileBytes;
   call.chose(stream ? "by voxel, streamed" : "by voxel", parallel ? context.threads() : 1);
-  const auto maximum = maximum_of(context, src, argmax);
+  const auto reduce = extreme_of(context, src, arg, which);
   const CopyKernels& copy = copy_kernels(context.isa());
   for_voxel_ranges(context, groups, row_bytes, parallel, [&](std::int64_t first, std::int64_t last) {
-    if (!stream) return maximum(task, first, last, to + first * row_bytes, argmax_at(first));
+    if (!stream) return reduce(task, first, last, to + first * row_bytes, arg_at(first));
     alignas(64) std::byte values[kTileBytes], numbers[kTileBytes];
     for (const Piece tile : pieces(first, last, kTileBytes / longer)) {
-      maximum(task, tile.begin, tile.end(), values, numbers);
+      reduce(task, tile.begin, tile.end(), values, numbers);
       copy.stream(to + tile.begin * row_bytes, values, tile.count * row_bytes);
-      if (has_argmax) copy.stream(argmax_at(tile.begin), numbers, tile.count * argmax_bytes);
+      if (has_arg) copy.stream(arg_at(tile.begin), numbers, tile.count * arg_bytes);
     }
     copy.finish();
   });

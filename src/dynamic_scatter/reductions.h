@@ -70,11 +70,12 @@ void make_rows(Context& context, core::Call& call, std::int64_t rows, std::int64
 void reduce_rows(Context& context, core::Call& call, const VoxelGroups& groups, const ConstTensor& feats,
                  const Tensor& voxel_feats, Reduce reduce_type);
 
-// Writes the maxima of all voxels, and the points that they come from unless `argmax` is absent. Those of a
-// voxel without points are 0 and the number of points.
-void maximum_rows(Context& context, core::Call& call, const VoxelGroups& groups, const ConstTensor& src,
-                  const Tensor& out, const Tensor& argmax);
-MaximumKernels::Range maximum_of(const Context& context, const ConstTensor& src, const Tensor& argmax);
+// Writes the maxima or minima of all voxels, and the points that they come from unless `arg` is absent. Those
+// of a voxel without points are 0 and the number of points.
+void extreme_rows(Context& context, core::Call& call, const VoxelGroups& groups, const ConstTensor& src,
+                  const Tensor& out, const Tensor& arg, Extreme which);
+ExtremeKernels::Range extreme_of(const Context& context, const ConstTensor& src, const Tensor& arg,
+                                 Extreme which);
 
 void write_map(Context& context, const VoxelGroups& groups, const Tensor& map);
 void write_counts(Context& context, const VoxelGroups& groups, const Tensor& counts);

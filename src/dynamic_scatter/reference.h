@@ -130,19 +130,27 @@ Number scattered(const std::vector<Number>& values, Reduce reduce_type) {
 }
 
 // One channel of one group: the maximum of the values of these rows and the row it comes from, or 0 and
-// `none` if no value is larger than `lowest`.
+// `none` if no value is larger than `lowest`; and the minimum, of the values smaller than `greatest`.
 template <class Number>
-struct Maximum {
+struct Extreme {
   Number value;
   std::int64_t row;
 };
 template <class Number>
-Maximum<Number> maximum(const std::vector<Number>& values, const std::vector<std::int64_t>& rows,
+Extreme<Number> maximum(const std::vector<Number>& values, const std::vector<std::int64_t>& rows,
                         Number lowest, std::int64_t none) {
-  Maximum<Number> result{lowest, none};
+  Extreme<Number> result{lowest, none};
   for (std::size_t i = 0; i < rows.size(); ++i)
     if (values[i] > result.value) result = {values[i], rows[i]};
-  return result.row == none ? Maximum<Number>{Number(0), none} : result;
+  return result.row == none ? Extreme<Number>{Number(0), none} : result;
+}
+template <class Number>
+Extreme<Number> minimum(const std::vector<Number>& values, const std::vector<std::int64_t>& rows,
+                        Number greatest, std::int64_t none) {
+  Extreme<Number> result{greatest, none};
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (values[i] < result.value) result = {values[i], rows[i]};
+  return result.row == none ? Extreme<Number>{Number(0), none} : result;
 }
 
 }  // namespace turnout::reference

@@ -1,4 +1,4 @@
-// Implements scatter_sum, scatter_mean and scatter_max, and their gradients.
+// Implements scatter_sum, scatter_mean, scatter_max and scatter_min, and their gradients.
 #include "dynamic_scatter/dynamic_scatter.h"
 
 #include <algorithm>
@@ -92,32 +92,32 @@ void reduce_touched(Context& context, Call& call, const ConstTensor& src, const 
       });
 }
 
-// Without rows, the maximum is 0 and argmax, unless it is absent, is `rows`.
-void maximum_touched(Context& context, Call& call, const ConstTensor& src, const ConstTensor& index,
-                     const Tensor& out, const Tensor& argmax) {
+// Without rows, the maximum or minimum is 0 and arg, unless it is absent, is `rows`.
+void extreme_touched(Context& context, Call& call, const ConstTensor& src, const ConstTensor& index,
+                     const Tensor& out, const Tensor& arg, Extreme which) {
   const TouchedGroups touched =
       touched_groups(call, index, out.shape[0], call.scratch(touched_bytes(index.shape[0])));
   const std::int64_t channels = src.shape[1], row_bytes = channels * size_of(src.dtype);
-  const MaximumTask task{touched.numbered(), channels, src.data};
-  const auto maximum = maximum_of(context, src, argmax);
+  const ExtremeTask task{touched.numbered(), channels, src.data};
+  const auto reduce = extreme_of(context, src, arg, which);
   const CopyKernels& copy = copy_kernels(context.isa());
   auto* const to = static_cast<std::byte*>(out.data);
-  if (argmax.is_absent())
+  if (arg.is_absent())
     return touched.for_all(
         context, out.shape[0], row_bytes,
         [&](std::int64_t number, std::int64_t group) {
-          maximum(task, number, number + 1, to + group * row_bytes, nullptr);
+          reduce(task, number, number + 1, to + group * row_bytes, nullptr);
         },
         [&](std::int64_t first, std::int64_t last) {
           copy.clear(to + first * row_bytes, (last - first) * row_bytes);
         });
-  visit_index(argmax.dtype, [&](auto type) {
+  visit_index(arg.dtype, [&](auto type) {
     using Index = typename decltype(type)::type;
-    auto* const from = static_cast<Index*>(argmax.data);
+    auto* const from = static_cast<Index*>(arg.data);
     touched.for_all(
         context, out.shape[0], std::max(row_bytes, channels * std::int64_t{sizeof(Index)}),
         [&](std::int64_t number, std::int64_t group) {
-          maximum(task, number, number + 1, to + group * row_bytes, from + group * channels);
+          reduce(task, number, number + 1, to + group * row_bytes, from + group * channels);
         },
         [&](std::int64_t first, std::int64_t last) {
           copy.clear(to + first * row_bytes, (last - first) * row_bytes);
@@ -227,6 +227,30 @@ void reduce(const Caller& caller, const ConstTensor& given_src, const ConstTenso
   reduce_rows(context, call, groups, src, out, reduce_type);
 }
 
+template <const Signature& signature>
+void reduce_extreme(const Caller& caller, const ConstTensor& given_src, const ConstTensor& index,
+                    const Tensor& given_out, const Tensor& given_arg, Extreme which) {
+  Call call(caller, signature, {given_src, index, given_out, given_arg}, {});
+  if (call.nothing_to_do()) return;
+  Context& context = caller.context();
+  constexpr int kChannels = signature.find_size("channels");
+  const std::int64_t channels = call.size(kChannels);
+  const ConstTensor src = as_rows(given_src, channels);
+  const Tensor out = as_rows(given_out, channels), none = nullptr;
+  const Tensor arg = given_arg.is_absent() ? none : as_rows(given_arg, channels);
+  const std::int64_t rows = src.shape[0];
+  if (TouchedGroups::pays(rows, out.shape[0]))
+    return extreme_touched(context, call, src, index, out, arg, which);
+  if (const DirectExtremes direct(rows, out, arg, which); direct.pays(context.threads())) {
+    Scratch& scratch = call.scratch(array_bytes<std::int32_t>(rows) + direct.scratch_bytes());
+    auto* map = scratch.take<std::int32_t>(rows);
+    read_index(call, index, out.shape[0], map);
+    return direct.run(context, call, map, src.data, scratch);
+  }
+  const IndexGrouping plan(rows, out.shape[0], context.threads());
+  extreme_rows(context, call, plan.run(call, index), src, out, arg, which);
+}
+
 }  // namespace
 
 }  // namespace families::dynamic_scatter
@@ -270,26 +294,14 @@ void scatter_mean(const ConstTensor& src, const ConstTensor& index, const Tensor
   reduce<kScatterMean>(caller, src, index, out, Reduce::mean);
 }
 
-void scatter_max(const ConstTensor& given_src, const ConstTensor& index, const Tensor& given_out,
-                 const Tensor& given_argmax, const Caller& caller) {
-  Call call(caller, kScatterMax, {given_src, index, given_out, given_argmax}, {});
-  if (call.nothing_to_do()) return;
-  Context& context = caller.context();
-  const std::int64_t channels = call.size(kScatterMax.size("channels"));
-  const ConstTensor src = as_rows(given_src, channels);
-  const Tensor out = as_rows(given_out, channels);
-  const bool has_argmax = !given_argmax.is_absent();
-  const Tensor argmax = has_argmax ? as_rows(given_argmax, channels) : nullptr;
-  const std::int64_t rows = src.shape[0];
-  if (TouchedGroups::pays(rows, out.shape[0])) return maximum_touched(context, call, src, index, out, argmax);
-  if (const DirectMaxima direct(rows, out, argmax); direct.pays(context.threads())) {
-    Scratch& scratch = call.scratch(array_bytes<std::int32_t>(rows) + direct.scratch_bytes());
-    auto* map = scratch.take<std::int32_t>(rows);
-    read_index(call, index, out.shape[0], map);
-    return direct.run(context, call, map, src.data, scratch);
-  }
-  const IndexGrouping plan(rows, out.shape[0], context.threads());
-  maximum_rows(context, call, plan.run(call, index), src, out, argmax);
+void scatter_max(const ConstTensor& src, const ConstTensor& index, const Tensor& out, const Tensor& argmax,
+                 const Caller& caller) {
+  reduce_extreme<kScatterMax>(caller, src, index, out, argmax, Extreme::maximum);
+}
+
+void scatter_min(const ConstTensor& src, const ConstTensor& index, const Tensor& out, const Tensor& argmin,
+                 const Caller& caller) {
+  reduce_extreme<kScatterMin>(caller, src, index, out, argmin, Extreme::minimum);
 }
 
 void scatter_sum_backward(const ConstTensor& given_grad_out, const ConstTensor& index,
@@ -356,8 +368,8 @@ void scatter_max_backward(const ConstTensor& grad_out, const ConstTensor& index,
   const std::int64_t channels = call.size(kScatterMaxBackward.size("channels"));
   const std::int64_t groups = grad_out.shape[0];
   if (groups <= rows) return scatter_maxima(call, grad_out, argmax, map, {groups, rows, channels}, grad_src);
-  const MaximumBackwardTask task{map, channels, grad_out.data, argmax.data};
-  const auto backward = maximum_kernels(caller.context().isa()).backward(grad_out.dtype, argmax.dtype);
+  const ExtremeBackwardTask task{map, channels, grad_out.data, argmax.data};
+  const auto backward = extreme_kernels(caller.context().isa()).backward(grad_out.dtype, argmax.dtype);
   make_rows(caller.context(), call, rows, channels * size_of(grad_src.dtype), grad_src.data,
             [&](std::int64_t first, std::int64_t last, std::byte* to) { backward(task, first, last, to); });
 }

@@ -203,11 +203,27 @@ IndexCase<T, Index> make_index_case(Order order, std::int64_t rows, std::int64_t
   return c;
 }
 
+// Maxima or minima.
+template <class T, class Index>
+struct Expected {
+  const char* name;
+  own::Extreme which;
+  void (*scatter)(const ConstTensor&, const ConstTensor&, const Tensor&, const Tensor&, const Caller&);
+  std::vector<T> out;
+  std::vector<Index> arg;
+};
+template <class T, class Index>
+std::vector<Expected<T, Index>> expected_extremes(const IndexCase<T, Index>& c) {
+  const auto maxima = c.expected_maxima(), minima = c.expected_minima();
+  return {{"max", own::Extreme::maximum, &scatter_max, maxima.out, {maxima.arg.begin(), maxima.arg.end()}},
+          {"min", own::Extreme::minimum, &scatter_min, minima.out, {minima.arg.begin(), minima.arg.end()}}};
+}
+
 template <class T, class Index>
 void compare(const IndexCase<T, Index>& c, const How& how) {
   const auto sum = c.expected(Reduce::sum);
-  const auto maxima = c.expected_maxima();
-  const std::vector<Index> argmax_expected(maxima.argmax.begin(), maxima.argmax.end());
+  const auto extremes = expected_extremes(c);
+  const std::vector<Index>& argmax = extremes[0].arg;
   std::vector<T> grad;
   std::mt19937_64 random(7);
   for (std::size_t i = 0; i < sum.size(); ++i) grad.push_back(any_element<T>(random()));
@@ -215,7 +231,7 @@ void compare(const IndexCase<T, Index>& c, const How& how) {
   if constexpr (!std::is_integral_v<T>) {
     mean = c.expected(Reduce::mean);
     for (const Reduce type : kReductions)
-      grads_of[static_cast<int>(type)] = c.expected_backward(grad, maxima.argmax, type);
+      grads_of[static_cast<int>(type)] = c.expected_backward(grad, {argmax.begin(), argmax.end()}, type);
   }
   const std::int64_t elements = c.groups * c.channels;
   for (const Isa isa : how.isas) {
@@ -224,7 +240,7 @@ void compare(const IndexCase<T, Index>& c, const How& how) {
                                       << name_of(isa) << ", threads " << threads);
       Context context({.threads = threads, .isa = isa});
       Guarded<T> out(elements, how.offset), grad_src(c.rows * c.channels, how.offset);
-      Guarded<Index> argmax(elements, how.offset);
+      Guarded<Index> arg(elements, how.offset);
       const Tensor to = view(out.data(), {c.groups, c.channels});
       const auto clear = [&] {
         std::fill_n(out.data(), out.size(), any_element<T>(11));
@@ -233,14 +249,17 @@ void compare(const IndexCase<T, Index>& c, const How& how) {
       clear();
       scatter_sum(c.src_view(), c.index_view(), to, context);
       expect_same(out, sum, "sum");
-      clear();
-      std::fill_n(argmax.data(), argmax.size(), Index{kOld});
-      scatter_max(c.src_view(), c.index_view(), to, view(argmax.data(), {c.groups, c.channels}), context);
-      expect_same(out, maxima.out, "max");
-      expect_same(argmax, argmax_expected, "argmax");
-      clear();
-      scatter_max(c.src_view(), c.index_view(), to, nullptr, context);
-      expect_same(out, maxima.out, "max without argmax");
+      for (const auto& expected : extremes) {
+        SCOPED_TRACE(expected.name);
+        clear();
+        std::fill_n(arg.data(), arg.size(), Index{kOld});
+        expected.scatter(c.src_view(), c.index_view(), to, view(arg.data(), {c.groups, c.channels}), context);
+        expect_same(out, expected.out, "values");
+        expect_same(arg, expected.arg, "rows");
+        clear();
+        expected.scatter(c.src_view(), c.index_view(), to, nullptr, context);
+        expect_same(out, expected.out, "values without rows");
+      }
       if constexpr (!std::is_integral_v<T>) {
         clear();
         scatter_mean(c.src_view(), c.index_view(), to, context);
@@ -251,8 +270,8 @@ void compare(const IndexCase<T, Index>& c, const How& how) {
         expect_same(grad_src, grads_of[0], "gradient of sum");
         scatter_mean_backward(given, c.index_view(), grads, context);
         expect_same(grad_src, grads_of[1], "gradient of mean");
-        scatter_max_backward(given, c.index_view(), view(argmax_expected.data(), {c.groups, c.channels}),
-                             grads, context);
+        scatter_max_backward(given, c.index_view(), view(argmax.data(), {c.groups, c.channels}), grads,
+                             context);
         expect_same(grad_src, grads_of[2], "gradient of max");
       }
       EXPECT_LE(scatter_dim_size(c.index_view(), context), c.groups);
@@ -261,27 +280,30 @@ void compare(const IndexCase<T, Index>& c, const How& how) {
   }
 }
 
-// The kernels that go group by group. scatter_max() calls them only for results beyond the cache.
+// The kernels that go group by group. The public functions call them only for results beyond the cache.
 template <class T, class Index>
 void compare_by_group(const IndexCase<T, Index>& c) {
   if (c.rows * c.channels == 0) return;
-  const auto maxima = c.expected_maxima();
-  const std::vector<Index> argmax_expected(maxima.argmax.begin(), maxima.argmax.end());
+  const auto extremes = expected_extremes(c);
   const std::vector<std::int32_t> map(c.index.begin(), c.index.end());
   const own::MapGrouping grouping(c.rows, c.groups, 1);
   for (const Isa isa : supported_isas()) {
     Context context({.threads = 1, .isa = isa});
     core::Scratch scratch(context, grouping.scratch_bytes());
-    const own::MaximumTask task{grouping.run(context, map.data(), scratch), c.channels, c.src.data()};
+    const own::ExtremeTask task{grouping.run(context, map.data(), scratch), c.channels, c.src.data()};
     const std::int64_t elements = c.groups * c.channels;
     Guarded<T> out(elements), only(elements);
-    Guarded<Index> argmax(elements);
+    Guarded<Index> arg(elements);
     const DType dtype = c.src_view().dtype, index = c.index_view().dtype;
-    own::maximum_kernels(isa).maximum(dtype, index)(task, 0, c.groups, out.data(), argmax.data());
-    own::maximum_kernels(isa).maximum_only(dtype)(task, 0, c.groups, only.data(), nullptr);
-    expect_same(out, maxima.out, "max by group");
-    expect_same(argmax, argmax_expected, "argmax by group");
-    expect_same(only, maxima.out, "max without argmax by group");
+    const own::ExtremeKernels& kernels = own::extreme_kernels(isa);
+    for (const auto& expected : extremes) {
+      SCOPED_TRACE(expected.name);
+      kernels.reduce(expected.which, dtype, index)(task, 0, c.groups, out.data(), arg.data());
+      kernels.reduce_values(expected.which, dtype)(task, 0, c.groups, only.data(), nullptr);
+      expect_same(out, expected.out, "values by group");
+      expect_same(arg, expected.arg, "rows by group");
+      expect_same(only, expected.out, "values without rows by group");
+    }
   }
 }
 

@@ -26,16 +26,6 @@ inline constexpr const Signature& kGatherCsr = signature([] {
                {kMostRows}};
 });
 
-inline constexpr const Signature& kScatterMin = signature([] {
-  return Draft{
-      "scatter_min",
-      "rows channels computed(dim_size?)",
-      {},
-      {in("src", kNumbers, "rows, channels..?"), kRowIndex, out("out", like("src"), "dim_size, channels..?"),
-       on_request("return_arg", by_default(DType::i64, out("argmin", kIndices, "dim_size, channels..?")))},
-      {kMostRows, kMostGroups}};
-});
-
 inline constexpr const Signature& kIngroupIndices = signature([] {
   return Draft{"ingroup_indices",
                "rows",

@@ -163,6 +163,16 @@ inline constexpr const Signature& kScatterMax = signature([] {
       {kMostRows, kMostGroups}};
 });
 
+inline constexpr const Signature& kScatterMin = signature([] {
+  return Draft{
+      "scatter_min",
+      "rows channels computed(dim_size?)",
+      {},
+      {in("src", kNumbers, "rows, channels..?"), kRowIndex, out("out", like("src"), "dim_size, channels..?"),
+       on_request("return_arg", by_default(DType::i64, out("argmin", kIndices, "dim_size, channels..?")))},
+      {kMostRows, kMostGroups}};
+});
+
 inline constexpr ArgumentSpec kGradOut = in("grad_out", kFloats, "dim_size, channels..?");
 inline constexpr ArgumentSpec kGradSrc = out("grad_src", like("grad_out"), "rows, channels..?");
 
