@@ -131,12 +131,30 @@ def rnnt_loss_simple(data: Data, batch: int, frames: int, symbols: int, classes:
     return own, {"exp, matmul, autograd": by_torch}
 
 
-@case("f32", batch=(1, 8), frames=(1, 16, 200), rows=(2, 5), width=(1, 4, 16, 64, 512))
+PRUNED = {"batch": (1, 8), "frames": (1, 16, 200), "rows": (2, 5), "width": (1, 4, 16, 64, 512)}
+
+
+def bands(batch: int, frames: int, rows: int) -> torch.Tensor:
+    """The positions of each frame: a band of `rows` that moves on by 30 of 40 positions."""
+    ranges = torch.arange(frames)[None, :, None] * 30 // frames + torch.arange(rows)
+    return ranges.expand(batch, -1, -1).contiguous()
+
+
+@case("f32", **PRUNED)
 def rnnt_pruning(data: Data, batch: int, frames: int, rows: int, width: int):
     lm, am = data.values(batch, 40, width), data.values(batch, frames, width)
-    ranges = torch.arange(frames)[None, :, None] * 30 // frames + torch.arange(rows)
-    ranges = ranges.expand(batch, -1, -1).contiguous()
+    ranges = bands(batch, frames, rows)
     out = torch.zeros(batch, frames, rows, width)
     return lambda: turnout.rnnt_pruning_forward(lm, ranges, out=out), {
         "gather": lambda: prune(am, lm, ranges)[1]
+    }
+
+
+@case("f32", **PRUNED)
+def rnnt_pruning_backward(data: Data, batch: int, frames: int, rows: int, width: int):
+    ranges, grad = bands(batch, frames, rows), data.values(batch, frames, rows, width)
+    wide = ranges.view(batch, -1, 1).expand(-1, -1, width)
+    out, theirs = torch.zeros(batch, 40, width), torch.zeros(batch, 40, width)
+    return lambda: turnout.rnnt_pruning_backward(grad, ranges, 39, out=out), {
+        "scatter_add_": lambda: theirs.zero_().scatter_add_(1, wide, grad.view(batch, -1, width))
     }

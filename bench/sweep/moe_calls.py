@@ -114,6 +114,25 @@ def moe_dispatch_backward_gate(data: Data, rows: int, columns: int):
     return own, {"index_select, mul_, sum": lambda: torch.sum(r.gathered(room).mul_(r.tokens), 1, out=theirs)}
 
 
+@case("f32 bf16", rows=ROWS, columns=COLUMNS, tolerance=1e-3)
+def moe_dispatch_backward(data: Data, rows: int, columns: int):
+    r = Routed(data, rows, columns)
+    out = torch.zeros_like(r.tokens), torch.zeros_like(r.gates)
+    room, grad = torch.zeros_like(r.tokens), torch.zeros_like(r.tokens)
+
+    def own():
+        return turnout.moe_dispatch_backward(
+            r.gates, *r.places, r.tokens, r.buffers, r.capacity, EXPERTS, out=out
+        )
+
+    def by_torch():
+        gathered = r.gathered(room)
+        torch.mul(gathered, r.weights, out=grad)
+        return grad, gathered.mul_(r.tokens).sum(1)
+
+    return own, {"index_select, mul, sum": by_torch}
+
+
 @case("f32 bf16", rows=ROWS, columns=COLUMNS, choices=CHOICES, tolerance=1e-3)
 def moe_combine_backward(data: Data, rows: int, columns: int, choices: int):
     r = Routed(data, rows, columns, choices)
@@ -251,4 +270,31 @@ def grouped_products(data: Data, rows: int, depth: int, columns: int):
     out = x.new_zeros(rows, columns)
     return lambda: turnout.grouped_mm(x, w, offs=offs, out=out), {
         "grouped_mm": lambda: grouped_mm(x, w, offs=offs)
+    }
+
+
+@case(
+    "f32 bf16",
+    most=1 << 24,
+    rows=(1, 8, 64, 512),
+    depth=(64, 256, 1024),
+    columns=(64, 256, 1024),
+    tolerance=1e-3,
+)
+def grouped_products_backward(data: Data, rows: int, depth: int, columns: int):
+    """The gradient of the weights."""
+    depth, columns = -(-depth // 8) * 8, -(-columns // 8) * 8
+    x, grad = data.values(rows, depth), data.values(rows, columns)
+    inner = torch.sort(data.below(rows + 1, EXPERTS - 1))[0].tolist()
+    starts, ends = [0, *inner], [*inner, rows]
+    offs = torch.tensor(ends, dtype=torch.int32)
+    out, theirs = (x.new_zeros(EXPERTS, depth, columns) for _ in range(2))
+
+    def by_torch():
+        for e, (first, last) in enumerate(zip(starts, ends, strict=True)):
+            torch.mm(x[first:last].T, grad[first:last], out=theirs[e])
+        return theirs
+
+    return lambda: turnout.grouped_mm_backward_weight(x, grad, offs=offs, out=(out,))[0], {
+        "mm of each expert": by_torch
     }

@@ -70,6 +70,19 @@ def scatter_max(data: Data, rows: int, channels: int, per_group: int):
     }
 
 
+@case("f32", rows=POINTS, channels=CHANNELS, per_group=PER_GROUP)
+def scatter_min(data: Data, rows: int, channels: int, per_group: int):
+    """Without argmin, like the peer; empty groups are 0 in both."""
+    g = Grouped(data, rows, channels, per_group)
+
+    def by_torch():
+        return g.theirs.zero_().scatter_reduce_(0, g.columns, g.src, "amin", include_self=False)
+
+    return lambda: turnout.scatter_min(g.src, g.index, 0, g.groups, return_arg=False, out=g.out), {
+        "scatter_reduce_": by_torch
+    }
+
+
 @case("f32 bf16", rows=POINTS, channels=CHANNELS, per_group=PER_GROUP)
 def scatter_sum_backward(data: Data, rows: int, channels: int, per_group: int):
     g = Grouped(data, rows, channels, per_group)
@@ -159,6 +172,38 @@ def dynamic_scatter_forward_mean(data: Data, points: int, channels: int, per_vox
         return sums.div_(count[:, None]), places, map_, count
 
     return lambda: turnout.dynamic_scatter_forward(feats, coors, "mean"), {"unique, index_add_": by_torch}
+
+
+@case("f32", points=POINTS[1:], channels=CHANNELS, per_voxel=(1, 4, 64))
+def dynamic_scatter_backward_max(data: Data, points: int, channels: int, per_voxel: int):
+    coors, _ = voxels(data, points, per_voxel)
+    feats = data.values(points, channels)
+    most, _, map_, count = turnout.dynamic_scatter_forward(feats, coors, "max")
+    grad, out = data.values(len(count), channels), torch.zeros_like(feats)
+    rows = map_.long()
+
+    def by_torch():
+        return torch.where(feats == most[rows], grad[rows], 0)
+
+    return lambda: turnout.dynamic_scatter_backward(grad, feats, most, map_, count, "max", out=out), {
+        "gather, where": by_torch
+    }
+
+
+@case("f32", points=POINTS[1:], channels=CHANNELS, per_voxel=(1, 4, 64))
+def dynamic_scatter_backward_mean(data: Data, points: int, channels: int, per_voxel: int):
+    coors, _ = voxels(data, points, per_voxel)
+    _, _, map_, count = turnout.dynamic_scatter_forward(data.values(points, channels), coors, "mean")
+    grad = data.values(len(count), channels)
+    out, theirs = (torch.zeros(points, channels) for _ in range(2))
+    rows = map_.long()
+
+    def by_torch():
+        return torch.index_select(grad / count[:, None], 0, rows, out=theirs)
+
+    return lambda: turnout.dynamic_scatter_backward(grad, None, None, map_, count, "mean", out=out), {
+        "div, index_select": by_torch
+    }
 
 
 @case("f32", points=POINTS[1:], per_voxel=(1, 4, 64))

@@ -129,6 +129,36 @@ def indice_avg_pool_forward(data: Data, rows: int, channels: int):
     return own, {"gather, index_add_, div_": by_torch}
 
 
+@case("f32", rows=SITES, channels=CHANNELS, most=1 << 21)
+def indice_max_pool_backward(data: Data, rows: int, channels: int):
+    layer = Layer(data, rows, channels)
+    inputs, outputs = (torch.cat([pair[side] for pair in layer.lists]) for side in (0, 1))
+    most = turnout.indice_max_pool_forward(layer.x, *layer.index, rows)
+    out = torch.zeros_like(layer.x)
+
+    def by_torch():
+        shares = torch.where(layer.x[inputs] == most[outputs], layer.grad[outputs], 0)
+        return layer.theirs.zero_().index_add_(0, inputs, shares)
+
+    return lambda: turnout.indice_max_pool_backward(layer.x, most, layer.grad, *layer.index, out=out), {
+        "gather, where, index_add_": by_torch
+    }
+
+
+@case("f32", rows=SITES, channels=CHANNELS, most=1 << 21)
+def indice_avg_pool_backward(data: Data, rows: int, channels: int):
+    layer = Layer(data, rows, channels)
+    inputs, outputs = (torch.cat([pair[side] for pair in layer.lists]) for side in (0, 1))
+    counts, out = torch.bincount(outputs, minlength=rows)[:, None], torch.zeros_like(layer.x)
+
+    def by_torch():
+        return layer.theirs.zero_().index_add_(0, inputs, (layer.grad / counts)[outputs])
+
+    return lambda: turnout.indice_avg_pool_backward(layer.grad, *layer.index, rows, out=out), {
+        "div, gather, index_add_": by_torch
+    }
+
+
 class Samples:
     """Rows of `batch` samples in ascending order, as the network of a detector has them."""
 
