@@ -255,11 +255,11 @@ def ingroup_indices(data: Data, rows: int, per_group: int):
 def bev_pool(data: Data, rows: int, channels: int, side: int):
     feats = data.values(rows, channels)
     coords = torch.stack([data.below(side, rows), data.below(side, rows), *torch.zeros(2, rows).long()], 1)
-    cells, sums = coords[:, 0] * side + coords[:, 1], torch.zeros(side * side, channels)
+    sums = torch.zeros(side * side, channels)
     out, theirs = torch.zeros(1, channels, 1, side, side), torch.zeros(1, channels, 1, side, side)
 
     def by_torch():
-        grid = sums.zero_().index_add_(0, cells, feats)
+        grid = sums.zero_().index_add_(0, coords[:, 0] * side + coords[:, 1], feats)
         return theirs.copy_(grid.view(1, 1, side, side, channels).permute(0, 4, 1, 2, 3))
 
     return lambda: turnout.bev_pool(feats, coords, 1, 1, side, side, out=out), {
@@ -271,10 +271,10 @@ def bev_pool(data: Data, rows: int, channels: int, side: int):
 def bev_pool_backward(data: Data, rows: int, channels: int, side: int):
     grad = data.values(1, channels, 1, side, side)
     coords = torch.stack([data.below(side, rows), data.below(side, rows), *torch.zeros(2, rows).long()], 1)
-    cells = coords[:, 0] * side + coords[:, 1]
     out, theirs = torch.zeros(rows, channels), torch.zeros(rows, channels)
 
     def by_torch():
+        cells = coords[:, 0] * side + coords[:, 1]
         return torch.index_select(grad.view(channels, -1).T.contiguous(), 0, cells, out=theirs)
 
     return lambda: turnout.bev_pool_backward(grad, coords, out=out), {"transpose, index_select": by_torch}

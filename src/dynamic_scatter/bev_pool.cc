@@ -132,14 +132,15 @@ class Pooling {
     tiles_.take(scratch);
     read_cells(call, coords, grid, cell_of);
     groups = grouping.run(call.context(), cell_of, scratch);
-    call.chose("by cell", is_parallel(groups, row_bytes) ? workers_ : 1);
+    parallel_ = (groups.grouped() + groups.voxels) * row_bytes >= 2 * kParallelBytes;
+    call.chose("by cell", parallel_ ? workers_ : 1);
   }
 
   // Calls f(first cell, last cell, place, tile) for all blocks of cells.
   template <class F>
   void for_blocks(Context& context, const F& f) const {
     for_voxel_ranges(
-        context, groups, row_bytes, is_parallel(groups, row_bytes),
+        context, groups, row_bytes, parallel_,
         [&](std::int64_t first, std::int64_t last, int worker) {
           tiles_.for_blocks(first, last, grid.channels, worker, f);
         },
@@ -152,6 +153,7 @@ class Pooling {
 
  private:
   const int workers_;
+  bool parallel_;
   Tiles tiles_;
 };
 
@@ -177,8 +179,15 @@ void put_channels_first(const Element* tile, std::int64_t cells, std::int64_t ch
 template <class Element>
 void put_channels_last(const Element* from, std::int64_t plane, std::int64_t cells, std::int64_t channels,
                        Element* __restrict tile) {
-  for (std::int64_t c = 0; c < channels; ++c)
-    for (std::int64_t i = 0; i < cells; ++i) tile[i * channels + c] = from[c * plane + i];
+  std::int64_t i = 0;
+  for (; i + kTogether <= cells; i += kTogether)
+    for (std::int64_t c = 0; c < channels; ++c) {
+      Element column[kTogether];
+      std::memcpy(column, from + c * plane + i, sizeof(column));
+      for (std::int64_t k = 0; k < kTogether; ++k) tile[(i + k) * channels + c] = column[k];
+    }
+  for (; i < cells; ++i)
+    for (std::int64_t c = 0; c < channels; ++c) tile[i * channels + c] = from[c * plane + i];
 }
 
 // Adds the rows in their order to sums that fit the cache. Returns false if that takes longer.
@@ -208,6 +217,53 @@ bool pool_in_order(Call& call, const Grid& grid, const ConstTensor& feats, const
                    });
   });
   return true;
+}
+
+// Reads the channels of each row's cell where they are. Transposing a cell takes less time than that, but pays
+// only if enough cells have rows.
+void gather_few(Call& call, const Grid& grid, const std::int32_t* cell_of, const ConstTensor& grad_out,
+                const Tensor& grad_feats) {
+  const std::int64_t rows = grad_feats.shape[0];
+  make_rows(call.context(), call, rows, grid.channels * size_of(grad_feats.dtype), grad_feats.data,
+            [&](std::int64_t first, std::int64_t last, std::byte* there) {
+              visit_bytes(size_of(grad_feats.dtype), [&](auto type) {
+                using Element = typename decltype(type)::type;
+                const auto* from = static_cast<const Element*>(grad_out.data);
+                auto* to = reinterpret_cast<Element*>(there);
+                for (std::int64_t i = first; i < last; ++i) {
+                  const std::int64_t sample = cell_of[i] / grid.plane, place = cell_of[i] % grid.plane;
+                  const Element* const cell = from + sample * grid.channels * grid.plane + place;
+                  for (std::int64_t c = 0; c < grid.channels; ++c) *to++ = cell[c * grid.plane];
+                }
+              });
+            });
+}
+
+// Transposes the whole gradient, which fits the cache, and copies the row of each cell.
+void gather_transposed(Call& call, const Grid& grid, const std::int32_t* cell_of, const ConstTensor& grad_out,
+                       const Tensor& grad_feats, std::byte* transposed) {
+  Context& context = call.context();
+  const DType dtype = grad_out.dtype;
+  ConstTensor cells(grad_out.data, dtype, {grid.cells(), grid.channels});
+  if (grid.channels > 1) {
+    cells.data = transposed;
+    visit_bytes(size_of(dtype), [&](auto type) {
+      using Element = typename decltype(type)::type;
+      const auto* from = static_cast<const Element*>(grad_out.data);
+      auto* to = reinterpret_cast<Element*>(transposed);
+      const std::int64_t sample = grid.channels * grid.plane;
+      const bool parallel = 2 * sample * size_of(dtype) >= kParallelBytes;
+      for (std::int64_t b = 0; b < grid.batch; ++b)
+        parallel_for(context, grid.plane, parallel ? kRangeBytes / grid.channels + 1 : grid.plane,
+                     [&](std::int64_t begin, std::int64_t end) {
+                       put_channels_last(from + b * sample + begin, grid.plane, end - begin, grid.channels,
+                                         to + b * sample + begin * grid.channels);
+                     });
+    });
+  }
+  BackwardTask task{};
+  task.groups = {.points = grad_feats.shape[0], .voxels = grid.cells(), .map = cell_of};
+  spread_rows(context, call, task, cells, nullptr, nullptr, grad_feats, Reduce::sum);
 }
 
 }  // namespace
@@ -253,8 +309,20 @@ void bev_pool_backward(const ConstTensor& grad_out, const ConstTensor& coords, c
                        const Caller& caller) {
   Call call(caller, kBevPoolBackward, {grad_out, coords, grad_feats}, {});
   if (call.nothing_to_do()) return;
-  const Pooling pooling(call, Grid(call, grad_out), grad_feats.shape[0], grad_out.dtype, coords);
-  const Grid& grid = pooling.grid;
+  const Grid grid(call, grad_out);
+  const std::int64_t rows = grad_feats.shape[0];
+  const std::int64_t bytes = grid.cells() * grid.channels * size_of(grad_out.dtype);
+  const bool few = rows<grid.cells() / 8, transposes = grid.channels> 1;
+  if (few || !transposes || !is_streamed(bytes)) {
+    Scratch& scratch = call.scratch(array_bytes<std::int32_t>(rows) +
+                                    (few || !transposes ? 0 : array_bytes<std::byte>(bytes)));
+    auto* cell_of = scratch.take<std::int32_t>(rows);
+    read_cells(call, coords, grid, cell_of);
+    if (few && transposes) return gather_few(call, grid, cell_of, grad_out, grad_feats);
+    return gather_transposed(call, grid, cell_of, grad_out, grad_feats,
+                             transposes ? scratch.take<std::byte>(bytes) : nullptr);
+  }
+  const Pooling pooling(call, grid, rows, grad_out.dtype, coords);
   const std::int32_t* const starts = pooling.groups.starts;
   auto* const to = static_cast<std::byte*>(grad_feats.data);
   visit_bytes(size_of(grad_out.dtype), [&](auto type) {

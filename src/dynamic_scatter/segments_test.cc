@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <vector>
 
+#include "last_log_line.h"
 #include "turnout/turnout.h"
 
 namespace turnout::test {
@@ -85,6 +87,39 @@ TEST(BevPool, ExampleAndGradient) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "bev_pool: coords[1, 1] is 3, expected 0 .. 2, below the width");
+  }
+}
+
+// Few rows, a transposed gradient, one channel, and a gradient that does not fit the cache.
+TEST(BevPool, EveryPlanOfTheGradient) {
+  struct Shape {
+    std::int64_t rows, batch, channels, height, width;
+    const char* plan;
+  };
+  const LastLogLine line;
+  for (const auto& [rows, batch, channels, height, width, plan] :
+       {Shape{20, 2, 5, 9, 13, "by point"}, Shape{300, 2, 5, 9, 13, "by point"},
+        Shape{300, 2, 1, 9, 13, "by point"}, Shape{9000, 1, 16, 200, 170, "by cell"}}) {
+    SCOPED_TRACE(testing::Message() << rows << " rows, " << channels << " channels");
+    const std::int64_t plane = height * width;
+    Floats grad_out(static_cast<std::size_t>(batch * channels * plane));
+    std::iota(grad_out.begin(), grad_out.end(), 0.0F);
+    Longs coords;
+    Floats expected;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const std::int64_t b = i % batch, h = i * 7 % height, w = i * i % width;
+      coords.insert(coords.end(), {h, w, 0, b});
+      for (std::int64_t c = 0; c < channels; ++c)
+        expected.push_back(static_cast<float>((b * channels + c) * plane + h * width + w));
+    }
+    for (const int threads : {1, 3}) {
+      Context context({.threads = threads});
+      Floats grad(expected.size(), -1);
+      bev_pool_backward(view(grad_out.data(), {batch, channels, 1, height, width}),
+                        view(coords.data(), {rows, 4}), view(grad.data(), {rows, channels}), context);
+      EXPECT_EQ(grad, expected);
+      EXPECT_TRUE(line.has(plan)) << line.text();
+    }
   }
 }
 
