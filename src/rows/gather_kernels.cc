@@ -357,17 +357,19 @@ GatherKernels::Dot pick_dot(DType dtype, DType product) {
 // -- gather and dot products -------------------------------------------------------------------------------
 
 // Both kernels, token by token and kFlush columns at a time, so that the second one finds the routed rows in
-// the L1 cache. The bits are those of the separate kernels.
+// the L1 cache. Rows of few columns are there anyway. The bits are those of the separate kernels.
 template <class T>
 void gather_and_dot(const GatherTask& sum, const DotTask& dots, const std::int64_t* rows, std::int64_t token,
                     std::int64_t count, std::int64_t choices) {
   constexpr std::int64_t kMost = Terms<T>::kMost;
   const std::int64_t hidden = sum.hidden;
+  const auto separately = [&](std::int64_t first, std::int64_t n) {
+    gather<T, true>(sum, rows + first * choices, token + first, n, choices, {0, hidden});
+    (sum.f32_weights ? dot<T, float> : dot<T, T>)(dots, rows + first * choices, token + first, n, choices);
+  };
+  if (hidden <= 2 * std::int64_t{hn::MaxLanes(typename Block<T>::D())}) return separately(0, count);
   if (choices > kMost) {
-    for (std::int64_t i = 0; i < count; ++i, rows += choices) {
-      gather<T, true>(sum, rows, token + i, 1, choices, {0, hidden});
-      (sum.f32_weights ? dot<T, float> : dot<T, T>)(dots, rows, token + i, 1, choices);
-    }
+    for (std::int64_t i = 0; i < count; ++i) separately(i, 1);
     return;
   }
   const auto* routed = static_cast<const T*>(sum.routed);

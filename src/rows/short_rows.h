@@ -12,18 +12,24 @@ TURNOUT_ISA_BEGIN(rows)
 using namespace core;
 
 // The weighted sums of the rows of tokens. A row is two parts, at both of its ends, which may overlap. A sum
-// begins with -0, which changes no first term; a choice without a row adds +0.
-template <class T, class Weight, int kLanes>
+// begins with -0, which changes no first term; a choice without a row adds +0. kChoices: a constant number of
+// choices, or 0.
+template <class T, class Weight, int kLanes, int kChoices>
 void gather_short(const GatherTask& task, const std::int64_t* rows, std::int64_t token, std::int64_t count,
-                  std::int64_t choices) {
+                  std::int64_t given_choices) {
   using Part = Few<T, kLanes>;
   using Lane = typename Block<T>::Lane;
   constexpr bool kWeighted = !std::is_same_v<Weight, void>;
   constexpr std::int64_t kAhead = 16;  // rows to prefetch
   const typename Part::D d;
+  // Local copies, which stores to `to` cannot change.
+  const std::int64_t choices = kChoices > 0 ? kChoices : given_choices;
   const std::int64_t hidden = task.hidden, second = kLanes == 1 ? 0 : hidden - kLanes;
+  const bool has_second = second > 0;
   const std::int64_t* const end = rows + count * choices;
   const auto* const routed = static_cast<const T*>(task.routed);
+  const auto* const weights = static_cast<const Weight*>(task.weights);
+  const Layout layout = task.layout;
   auto* to = static_cast<T*>(task.tokens) + token * hidden;
   for (std::int64_t i = token; i < token + count; ++i, to += hidden) {
     auto a = hn::Set(d, Lane{-0.0}), b = a;
@@ -35,24 +41,30 @@ void gather_short(const GatherTask& task, const std::int64_t* rows, std::int64_t
         continue;
       }
       const T* const from = routed + *rows * hidden;
-      auto x = Part::load(from), y = kLanes == 1 ? x : Part::load(from + second);
-      if constexpr (kWeighted) {
-        const Weight weight =
-            static_cast<const Weight*>(task.weights)[i * task.layout.token + k * task.layout.choice];
-        const auto factor = hn::Set(d, static_cast<Lane>(to_float(weight)));
-        x = hn::Mul(factor, x);
-        if constexpr (kLanes > 1) y = hn::Mul(factor, y);
-      }
-      a = hn::Add(a, x);
-      if constexpr (kLanes > 1) b = hn::Add(b, y);
+      auto factor = hn::Zero(d);
+      if constexpr (kWeighted)
+        factor = hn::Set(d, static_cast<Lane>(to_float(weights[i * layout.token + k * layout.choice])));
+      const auto term = [&](const T* part) HWY_ATTR {
+        const auto x = Part::load(part);
+        return kWeighted ? hn::Mul(factor, x) : x;
+      };
+      a = hn::Add(a, term(from));
+      if (has_second) b = hn::Add(b, term(from + second));
     }
     if (add_zero) {
       a = hn::Add(a, hn::Zero(d));
       b = hn::Add(b, hn::Zero(d));
     }
     Part::store(a, to);
-    if constexpr (kLanes > 1) Part::store(b, to + second);
+    if (has_second) Part::store(b, to + second);
   }
+}
+
+template <class T, class Weight, int kLanes>
+void gather_few_choices(const GatherTask& task, const std::int64_t* rows, std::int64_t token,
+                        std::int64_t count, std::int64_t choices) {
+  if (choices == 1) return gather_short<T, Weight, kLanes, 1>(task, rows, token, count, choices);
+  gather_short<T, Weight, kLanes, 0>(task, rows, token, count, choices);
 }
 
 // Returns whether the rows are short enough for gather_short().
@@ -62,11 +74,11 @@ bool is_gathered_short(const GatherTask& task, const std::int64_t* rows, std::in
   return with_few_lanes<T>(task.hidden, [&](auto lanes) {
     constexpr int kLanes = decltype(lanes)::value;
     if constexpr (!kWeighted) {
-      gather_short<T, void, kLanes>(task, rows, token, count, choices);
+      gather_few_choices<T, void, kLanes>(task, rows, token, count, choices);
     } else if (task.f32_weights) {
-      gather_short<T, float, kLanes>(task, rows, token, count, choices);
+      gather_few_choices<T, float, kLanes>(task, rows, token, count, choices);
     } else {
-      gather_short<T, T, kLanes>(task, rows, token, count, choices);
+      gather_few_choices<T, T, kLanes>(task, rows, token, count, choices);
     }
   });
 }
