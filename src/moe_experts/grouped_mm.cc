@@ -116,6 +116,8 @@ void add_products(Context& context, Call& call, const ConstTensor& input, const 
   const matrix::RowProducts<Lane> products(context.isa(), input.dtype);
   const auto& kernels = products.kernels();
   const std::int64_t stride = kernels.padded(columns);
+  // Sums in the dtype of the result, without padding, need no memory of their own.
+  const bool adds_in_place = weight_grad.dtype == input.dtype && size == sizeof(Lane) && stride == columns;
   const std::int64_t rows_of_block = std::clamp<std::int64_t>(
       kGradientBytes / std::max<std::int64_t>(stride * std::int64_t{sizeof(Lane)}, 1), 8,
       std::max<std::int64_t>(depth, 8));
@@ -139,7 +141,7 @@ void add_products(Context& context, Call& call, const ConstTensor& input, const 
       context, groups * blocks, 1,
       [&](std::int64_t first, std::int64_t end, int number) {
         std::byte* own = memory + static_cast<std::size_t>(number) * worker;
-        auto* sum = reinterpret_cast<Lane*>(own);
+        auto* own_sum = reinterpret_cast<Lane*>(own);
         auto* bias_sum = reinterpret_cast<Lane*>(own + sums);
         auto* wide_input = reinterpret_cast<Lane*>(own + sums + of_bias);
         auto* wide_grad = reinterpret_cast<Lane*>(own + sums + of_bias + wide_in);
@@ -148,6 +150,8 @@ void add_products(Context& context, Call& call, const ConstTensor& input, const 
         for (std::int64_t i = first; i < end; ++i) {
           const std::int64_t g = i / blocks, at = i % blocks * rows_of_block;
           const std::int64_t count = std::min(rows_of_block, depth - at);
+          auto* to = static_cast<std::byte*>(weight_grad.data) + (g * depth + at) * columns * size;
+          auto* sum = adds_in_place ? reinterpret_cast<Lane*>(to) : own_sum;
           std::fill_n(sum, count * stride, Lane{0});
           std::fill_n(bias_sum, columns, Lane{0});
           for (const auto [row, n] : pieces(begins[g], begins[g + 1], kRowBlock)) {
@@ -160,8 +164,7 @@ void add_products(Context& context, Call& call, const ConstTensor& input, const 
             for (std::int64_t r = 0; r < n; ++r)
               for (std::int64_t c = 0; c < columns; ++c) bias_sum[c] += lanes[r][c];
           }
-          auto* to = static_cast<std::byte*>(weight_grad.data) + (g * depth + at) * columns * size;
-          for (std::int64_t d = 0; d < count; ++d)
+          for (std::int64_t d = 0; !adds_in_place && d < count; ++d)
             kernels.round(sum + d * stride, nullptr, columns, to + d * columns * size, weight_grad.dtype);
           if (!bias_grad.is_absent() && at == 0)
             kernels.round(bias_sum, nullptr, columns,
