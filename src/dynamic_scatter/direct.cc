@@ -19,6 +19,8 @@ constexpr std::int64_t kCachedBytes = 1 << 20, kMostBytes = 8 << 20;
 constexpr std::int64_t kSliceBytes = 64, kSliceStep = kSliceBytes / 4;  // threads share no lines of a group
 constexpr std::int64_t kShortRowBytes = 64;
 constexpr int kFewThreads = 4;  // with more, threads that group rows are faster than one that adds
+// Slices are as long as each other, so the call waits for the thread that wakes last.
+constexpr std::int64_t kSlicedBytes = 2 * kParallelBytes;
 
 bool is_half(DType dtype) { return size_of(dtype) == 2; }
 std::int64_t lane_bytes(DType dtype) { return std::max<std::int64_t>(size_of(dtype), 4); }
@@ -28,11 +30,11 @@ std::int64_t lane_bytes(DType dtype) { return std::max<std::int64_t>(size_of(dty
 bool DirectPlan::pays(int threads) const {
   const std::int64_t bytes = groups_ * row_bytes_;
   if (groups_ > 2 * rows_ || bytes > (row_bytes_ <= kShortRowBytes ? kMostBytes : kCachedBytes)) return false;
-  return rows_ * row_bytes_ < kParallelBytes || threads <= std::max<std::int64_t>(slices(), kFewThreads);
+  return rows_ * row_bytes_ < kSlicedBytes || threads <= std::max<std::int64_t>(slices(), kFewThreads);
 }
 
 std::int64_t DirectPlan::slices() const {
-  return rows_ * row_bytes_ < kParallelBytes ? 1 : std::max<std::int64_t>(1, row_bytes_ / kSliceBytes / 2);
+  return rows_ * row_bytes_ < kSlicedBytes ? 1 : std::max<std::int64_t>(1, row_bytes_ / kSliceBytes / 2);
 }
 
 template <class Add>

@@ -75,19 +75,23 @@ void BackwardPlan::run(Call& call, const ConstTensor& grad_voxel_feats, const Co
                        const ConstTensor& voxel_feats, const ConstTensor& point2voxel_map,
                        const ConstTensor& voxel_points_count, const Tensor& grad_feats) const {
   Context& context = call.context();
-  Scratch& scratch = call.scratch(scratch_bytes());
+  const bool is_mean = reduce_type_ == Reduce::mean;
+  const std::int64_t row_bytes = grad_feats.shape[1] * size_of(grad_feats.dtype);
+  Scratch& scratch =
+      call.scratch(scratch_bytes() + (is_mean ? shares_bytes(points_, voxels_, row_bytes) : 0));
   auto* map = scratch.take<std::int32_t>(points_);
   BackwardTask task{};
   if (const std::int64_t bad = read_map(context, point2voxel_map, -1, voxels_, map).bad; bad >= 0)
     call.refuse(concat(call.name("point2voxel_map"), "[", bad, "] is ", map_value(point2voxel_map, bad),
                        ", expected -1 .. ", voxels_ - 1));
-  if (reduce_type_ == Reduce::mean)
+  if (is_mean)
     task.counts = read_counts(call, voxel_points_count, grad_feats.dtype, voxels_, map, points_, scratch);
   if (reduce_type_ == Reduce::max) {
     task.groups = grouping_.run(context, map, scratch);
   } else {
     task.groups = {.points = points_, .voxels = voxels_, .map = map};
   }
+  if (is_mean) return spread_means(context, call, task, grad_voxel_feats, grad_feats, scratch);
   spread_rows(context, call, task, grad_voxel_feats, feats, voxel_feats, grad_feats, reduce_type_);
 }
 
@@ -144,8 +148,12 @@ void PointIndex::reduce_backward(const ConstTensor& grad_voxel_feats, const Cons
   BackwardTask task{};
   task.groups = groups_;
   if (reduce_type == Reduce::mean) {
-    task.counts = lane_counts(grad_feats.dtype, voxels(), call.scratch(lane_counts_bytes(voxels())),
+    const std::int64_t row_bytes = grad_feats.shape[1] * size_of(grad_feats.dtype);
+    Scratch& scratch =
+        call.scratch(lane_counts_bytes(voxels()) + shares_bytes(points(), voxels(), row_bytes));
+    task.counts = lane_counts(grad_feats.dtype, voxels(), scratch,
                               [&](std::int64_t v) { return task.groups.count(v); });
+    return spread_means(caller.context(), call, task, grad_voxel_feats, grad_feats, scratch);
   }
   spread_rows(caller.context(), call, task, grad_voxel_feats, feats, voxel_feats, grad_feats, reduce_type);
 }

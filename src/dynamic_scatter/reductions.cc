@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "core/dtypes.h"
 #include "core/pieces.h"
@@ -179,6 +180,31 @@ void spread_rows(Context& context, Call& call, BackwardTask task, const ConstTen
     for (std::int64_t i = begin; i < end; ++i) copy.clear(to + none[i] * row_bytes, row_bytes);
     copy.finish();
   });
+}
+
+namespace {
+bool divides_first(std::int64_t points, std::int64_t voxels) { return voxels <= points / 2; }
+}  // namespace
+
+std::size_t shares_bytes(std::int64_t points, std::int64_t voxels, std::int64_t row_bytes) {
+  return divides_first(points, voxels)
+             ? array_bytes<std::int32_t>(voxels) + array_bytes<std::byte>(voxels * row_bytes)
+             : 0;
+}
+
+void spread_means(Context& context, Call& call, const BackwardTask& task, const ConstTensor& grad_voxel_feats,
+                  const Tensor& grad_feats, Scratch& scratch) {
+  const std::int64_t voxels = task.groups.voxels, channels = grad_feats.shape[1];
+  if (!divides_first(task.groups.points, voxels))
+    return spread_rows(context, call, task, grad_voxel_feats, nullptr, nullptr, grad_feats, Reduce::mean);
+  auto* each = scratch.take<std::int32_t>(voxels);
+  std::iota(each, each + voxels, 0);
+  BackwardTask of_voxels = task;
+  of_voxels.groups = {.points = voxels, .voxels = voxels, .map = each};
+  const Tensor shares(scratch.take<std::byte>(voxels * channels * size_of(grad_feats.dtype)),
+                      grad_feats.dtype, {voxels, channels});
+  spread_rows(context, call, of_voxels, grad_voxel_feats, nullptr, nullptr, shares, Reduce::mean);
+  spread_rows(context, call, task, shares, nullptr, nullptr, grad_feats, Reduce::sum);
 }
 
 }  // namespace turnout::families::dynamic_scatter

@@ -89,6 +89,11 @@ void spread_rows(Context& context, core::Call& call, BackwardTask task, const Co
                  const ConstTensor& feats, const ConstTensor& voxel_feats, const Tensor& grad_feats,
                  Reduce reduce_type);
 
+// Means whose task has groups and counts. If voxels have several points each, each gradient is divided once.
+std::size_t shares_bytes(std::int64_t points, std::int64_t voxels, std::int64_t row_bytes);
+void spread_means(Context& context, core::Call& call, const BackwardTask& task,
+                  const ConstTensor& grad_voxel_feats, const Tensor& grad_feats, core::Scratch& scratch);
+
 // Returns count_of(v) for each voxel, in the type that means are computed in.
 template <class CountOf>
 const void* lane_counts(DType feats, std::int64_t voxels, core::Scratch& scratch, const CountOf& count_of) {

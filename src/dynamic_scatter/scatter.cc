@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <numeric>
 
 #include "core/dtypes.h"
 #include "core/pieces.h"
@@ -329,12 +328,9 @@ void scatter_mean_backward(const ConstTensor& given_grad_out, const ConstTensor&
   const std::int64_t rows = index.shape[0], groups = grad_out.shape[0];
   if (TouchedGroups::pays(rows, groups))
     return mean_backward_touched(caller.context(), call, grad_out, index, grad_src);
-  // If groups have several rows each, divide each gradient once.
-  const bool divides_first = groups <= rows / 2;
-  const std::int64_t row_bytes = channels * size_of(grad_src.dtype);
-  Scratch& scratch = call.scratch(
-      array_bytes<std::int32_t>(rows) + array_bytes<std::int32_t>(groups) + lane_counts_bytes(groups) +
-      (divides_first ? array_bytes<std::int32_t>(groups) + array_bytes<std::byte>(groups * row_bytes) : 0));
+  Scratch& scratch = call.scratch(array_bytes<std::int32_t>(rows) + array_bytes<std::int32_t>(groups) +
+                                  lane_counts_bytes(groups) +
+                                  shares_bytes(rows, groups, channels * size_of(grad_src.dtype)));
   auto* map = scratch.take<std::int32_t>(rows);
   read_index(call, index, groups, map);
   auto* counts = scratch.take<std::int32_t>(groups);
@@ -345,17 +341,7 @@ void scatter_mean_backward(const ConstTensor& given_grad_out, const ConstTensor&
   BackwardTask task{};
   task.groups = {.points = rows, .voxels = groups, .map = map};
   task.counts = lane_counts(grad_src.dtype, groups, scratch, [&](std::int64_t g) { return counts[g]; });
-  if (divides_first) {
-    Context& context = caller.context();
-    auto* each = scratch.take<std::int32_t>(groups);
-    std::iota(each, each + groups, 0);
-    BackwardTask shares = task;
-    shares.groups = {.points = groups, .voxels = groups, .map = each};
-    const Tensor grads(scratch.take<std::byte>(groups * row_bytes), grad_src.dtype, {groups, channels});
-    spread_rows(context, call, shares, grad_out, nullptr, nullptr, grads, Reduce::mean);
-    return spread_rows(context, call, task, grads, nullptr, nullptr, grad_src, Reduce::sum);
-  }
-  spread_rows(caller.context(), call, task, grad_out, nullptr, nullptr, grad_src, Reduce::mean);
+  spread_means(caller.context(), call, task, grad_out, grad_src, scratch);
 }
 
 void scatter_max_backward(const ConstTensor& grad_out, const ConstTensor& index, const ConstTensor& argmax,
