@@ -107,8 +107,8 @@ ConvolutionPlan<Lane>::ConvolutionPlan(const Pairs& pairs, const ConvolutionShap
       shape_(shape),
       products_(isa, shape.dtype),
       padded_columns_(products_.kernels().padded(shape.columns)),
-      block_bits_(block_bits_for(pairs.to_rows, padded_columns_ * std::int64_t{sizeof(Lane)}, threads)),
       threads_(threads_for(pairs, shape, threads)),
+      block_bits_(block_bits_for(pairs.to_rows, padded_columns_ * std::int64_t{sizeof(Lane)}, threads_)),
       batch_(batch_for(shape.depth * std::int64_t{sizeof(Lane)})),
       gathered_(gathered_for(pairs, shape)),
       lists_(pairs, block_bits_, threads_) {

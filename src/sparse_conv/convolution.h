@@ -64,7 +64,7 @@ class ConvolutionPlan {
   const ConvolutionShape shape_;
   const core::matrix::RowProducts<Lane> products_;
   const std::int64_t padded_columns_;
-  const int block_bits_, threads_;
+  const int threads_, block_bits_;
   const std::int64_t batch_;  // pairs that are multiplied together
   // Few channels: the elements of a row that are multiplied together, those of all offsets; otherwise 0.
   const std::int64_t gathered_;
