@@ -1,5 +1,6 @@
 // Grouped matrix products: each group of rows is multiplied by its own matrix; and the matrices' gradients.
 #include <algorithm>
+#include <cstring>
 
 #include "core/dtypes.h"
 #include "core/pieces.h"
@@ -108,6 +109,14 @@ void multiply_groups(Context& context, Call& call, const ConstTensor& input, con
 // Bytes of a weight gradient that a thread sums at a time.
 constexpr std::int64_t kGradientBytes = 256 << 10;
 
+// The elements from a row of sums to the next. Rows that are a power of two apart would share few lines of the
+// cache.
+template <class Lane>
+std::int64_t sums_stride(const matrix::Kernels<Lane>& kernels, std::int64_t columns) {
+  const std::int64_t padded = kernels.padded(columns);
+  return padded * std::int64_t{sizeof(Lane)} % 512 == 0 ? padded + kernels.lanes : padded;
+}
+
 template <class Lane>
 void add_products(Context& context, Call& call, const ConstTensor& input, const ConstTensor& out_grad,
                   const ConstTensor& offs, const Tensor& weight_grad, const Tensor& bias_grad) {
@@ -115,9 +124,9 @@ void add_products(Context& context, Call& call, const ConstTensor& input, const 
   const std::int64_t groups = offs.shape[0], size = size_of(input.dtype);
   const matrix::RowProducts<Lane> products(context.isa(), input.dtype);
   const auto& kernels = products.kernels();
-  const std::int64_t stride = kernels.padded(columns);
   // Sums in the dtype of the result, without padding, need no memory of their own.
-  const bool adds_in_place = weight_grad.dtype == input.dtype && size == sizeof(Lane) && stride == columns;
+  const bool adds_in_place = size == sizeof(Lane) && kernels.padded(columns) == columns;
+  const std::int64_t stride = adds_in_place ? columns : sums_stride(kernels, columns);
   const std::int64_t rows_of_block = std::clamp<std::int64_t>(
       kGradientBytes / std::max<std::int64_t>(stride * std::int64_t{sizeof(Lane)}, 1), 8,
       std::max<std::int64_t>(depth, 8));
@@ -151,6 +160,13 @@ void add_products(Context& context, Call& call, const ConstTensor& input, const 
           const std::int64_t g = i / blocks, at = i % blocks * rows_of_block;
           const std::int64_t count = std::min(rows_of_block, depth - at);
           auto* to = static_cast<std::byte*>(weight_grad.data) + (g * depth + at) * columns * size;
+          if (begins[g] == begins[g + 1]) {
+            std::memset(to, 0, static_cast<std::size_t>(count * columns * size));
+            if (!bias_grad.is_absent() && at == 0)
+              std::memset(static_cast<std::byte*>(bias_grad.data) + g * columns * size, 0,
+                          static_cast<std::size_t>(columns * size));
+            continue;
+          }
           auto* sum = adds_in_place ? reinterpret_cast<Lane*>(to) : own_sum;
           std::fill_n(sum, count * stride, Lane{0});
           std::fill_n(bias_sum, columns, Lane{0});
