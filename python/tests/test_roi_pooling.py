@@ -137,3 +137,28 @@ def test_strided_out_is_refused():
     with pytest.raises(ValueError, match=r"^roiaware_pool3d: out is strided, expected a contiguous array"):
         turnout.roiaware_pool3d(roi, points, np.ones((1, 1), np.float32), 2, out=out)
     assert (out == 7).all()
+
+
+@pytest.mark.parametrize(("rois", "channels"), [(0, 5), (12, 0)])
+def test_out_without_elements(rng, rois, channels):
+    boxes, cloud, features = scene(rng, rois, channels=channels)
+    out = np.empty((rois, 2, 3, 4, channels), np.float32)
+    assert turnout.roiaware_pool3d(boxes, cloud, features, (2, 3, 4), out=out) is out
+
+
+def test_each_number_of_cells_is_checked(rng):
+    """Other numbers with the same product are refused, too."""
+    boxes, cloud, features = scene(rng)
+    out = np.full((12, 4, 3, 2, 5), 7, np.float32)
+    with pytest.raises(
+        ValueError, match=r"^roiaware_pool3d: out\.shape\[1\] is 4, expected 2, out_size\[0\]$"
+    ):
+        turnout.roiaware_pool3d(boxes, cloud, features, (2, 3, 4), out=out)
+    assert (out == 7).all()
+    with pytest.raises(
+        ValueError,
+        match=r"^roiaware_pool3d_backward: grad_pooled\.shape\[2\] is 3, expected 2, out_size\[1\]$",
+    ):
+        turnout.roiaware_pool3d_backward(out, boxes, cloud, features, (4, 2, 3))
+    with pytest.raises(ValueError, match=r"^roiaware_pool3d: out_size\[1\] is 0, expected"):
+        turnout.roiaware_pool3d(boxes, cloud, features, (4, 0, 2), out=out)

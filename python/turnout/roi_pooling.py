@@ -26,13 +26,26 @@ def _reshaped(array: Any, cells: Any) -> Any:
     return array.reshape((array.shape[0], *(int(n) for n in cells), array.shape[2]))
 
 
-def _flattened(out: Any) -> Any:
-    """An array ``[N, X, Y, Z, C]`` as ``[N, X * Y * Z, C]`` in the same memory."""
-    if len(getattr(out, "shape", ())) != 5:
-        return out  # the operator refuses it, or allocates
-    if not (out.is_contiguous() if hasattr(out, "is_contiguous") else out.flags.c_contiguous):
-        raise ValueError("roiaware_pool3d: out is strided, expected a contiguous array")
-    return out.reshape((out.shape[0], -1, out.shape[4]))
+def _is_contiguous(array: Any) -> bool:
+    return bool(array.is_contiguous() if hasattr(array, "is_contiguous") else array.flags.c_contiguous)
+
+
+def _flattened(function: str, name: str, array: Any, cells: Any) -> Any:
+    """An array ``[N, X, Y, Z, C]`` as ``[N, X * Y * Z, C]``."""
+    shape: Any = getattr(array, "shape", ())
+    if len(shape) != 5:
+        return array  # has one dimension for all cells, or is refused by the operator
+    try:
+        expected = [int(n) for n in cells]
+    except (TypeError, ValueError):
+        return array  # the operator refuses `cells`
+    if len(expected) != 3:
+        return array
+    for k, n in enumerate(expected):
+        if n > 0 and shape[k + 1] != n:  # others are refused by the operator
+            found = f"{name}.shape[{k + 1}] is {shape[k + 1]}"
+            raise ValueError(f"{function}: {found}, expected {n}, out_size[{k}]")
+    return array.reshape((shape[0], shape[1] * shape[2] * shape[3], shape[4]))
 
 
 def roiaware_pool3d(
@@ -85,7 +98,9 @@ def roiaware_pool3d(
         [2.0, 5.0]
     """
     cells = cells_of(out_size)
-    given = _flattened(out)
+    given = _flattened("roiaware_pool3d", "out", out, cells)
+    if given is not out and not _is_contiguous(out):
+        raise ValueError("roiaware_pool3d: out is strided, expected a contiguous array")
     pooled = _core.roiaware_pool3d(rois, points, features, cells, max_points, pool_method, z, margin, given)
     result: R = _reshaped(pooled, cells) if out is None else out
     return result
@@ -119,10 +134,8 @@ def roiaware_pool3d_backward(
         >>> turnout.roiaware_pool3d_backward(grad, roi, points, features, [2, 1, 1]).ravel().tolist()
         [0.0, 1.0, 10.0]
     """
-    grad: Any = grad_pooled
-    if len(getattr(grad, "shape", ())) == 5:
-        grad = grad.reshape((grad.shape[0], grad.shape[1] * grad.shape[2] * grad.shape[3], grad.shape[4]))
     cells = cells_of(out_size)
+    grad = _flattened("roiaware_pool3d_backward", "grad_pooled", grad_pooled, cells)
     arguments = (rois, points, features, cells, max_points, pool_method, z, margin, out)
     result: R = _core.roiaware_pool3d_backward(grad, *arguments)
     return result
