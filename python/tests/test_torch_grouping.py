@@ -65,6 +65,23 @@ def test_gradients_of_16_bit_weights_have_the_weights_dtype(generator):
     assert weights.grad.dtype == torch.float32 and features.grad.dtype == torch.float16
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_gradients_of_16_bit_weights_are_computed_in_float32(generator, dtype):
+    """Products of 300 by 300 are beyond float16."""
+    features, grad = (300 * torch.rand(2, 5, 4, generator=generator).to(dtype) for _ in range(2))
+    indices = torch.randint(0, 4, (2, 4, 3), generator=generator)
+    weights = torch.rand(2, 4, 3, generator=generator, requires_grad=True)
+
+    def grad_weights(function, features, indices, weights, grad):
+        return torch.autograd.grad(function(features, indices, weights), weights, grad)[0]
+
+    expected = grad_weights(tt.three_interpolate, features.float(), indices, weights, grad.float())
+    assert torch.equal(grad_weights(tt.three_interpolate, features, indices, weights, grad), expected)
+    one = features[0].T, indices[0], weights[0], grad[0].T
+    expected = grad_weights(tt.three_interpolate_stacked, one[0].float(), *one[1:3], one[3].float())
+    assert torch.equal(grad_weights(tt.three_interpolate_stacked, *one), expected)
+
+
 def test_compiled(generator):
     features = torch.randn(2, 3, 50, generator=generator, requires_grad=True)
     indices = torch.randint(0, 50, (2, 4, 3), generator=generator)

@@ -65,14 +65,17 @@ def _(saved, grad):
 
 
 def _grad_weights(features, indices, grad_out, weights):
-    """The sum over channels of each neighbour's features times the gradient: [B, P, 3]."""
-    neighbours = _group(features, indices)
-    return (neighbours * grad_out.unsqueeze(-1)).sum(1, dtype=weights.dtype)
+    """The sum over channels of each neighbour's features times the gradient: [B, P, 3].
+
+    Products are in the type of the weights, as those of the operator are.
+    """
+    neighbours = _group(features, indices).to(weights.dtype)
+    return (neighbours * grad_out.unsqueeze(-1).to(weights.dtype)).sum(1)
 
 
 def _grad_weights_stacked(features, indices, grad_out, weights):
-    neighbours = _rows_of(features, indices)
-    return (neighbours * grad_out.unsqueeze(1)).sum(2, dtype=weights.dtype)
+    neighbours = _rows_of(features, indices).to(weights.dtype)
+    return (neighbours * grad_out.unsqueeze(1).to(weights.dtype)).sum(2)
 
 
 def _rows_of(features, indices):
