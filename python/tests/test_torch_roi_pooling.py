@@ -32,6 +32,21 @@ def test_gradients(scene, method):
     assert torch.autograd.gradgradcheck(pool, features)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_second_derivative_of_the_lowest_finite_number(scene, dtype):
+    """It is a maximum if there is no other number; -inf is not."""
+    boxes, points, _ = scene
+    rows = torch.full((40, 2), torch.finfo(dtype).min, dtype=dtype)
+    rows[:, 1] = -torch.inf
+    rows.requires_grad_()
+    pooled = tt.roiaware_pool3d(boxes, points, rows, 1)
+    grad = torch.ones_like(pooled, requires_grad=True)
+    first = torch.autograd.grad(pooled, rows, grad, create_graph=True)[0]
+    assert first.any(0).tolist() == [True, False]
+    second = torch.autograd.grad(first, grad, torch.ones_like(first))[0]
+    assert torch.equal(second[..., 0], (pooled[..., 0] != 0).to(dtype)) and not second[..., 1].any()
+
+
 def test_results_may_be_modified_in_place(scene):
     boxes, points, features = scene
     pooled = tt.roiaware_pool3d(boxes, points, features, 2)

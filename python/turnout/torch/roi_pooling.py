@@ -44,7 +44,8 @@ def _pooled_by_maxima(saved, grad):
     cells, channels = saved.grad_pooled_shape[0] * saved.grad_pooled_shape[1], saved.grad_pooled_shape[2]
     rule = saved.out_size, saved.max_points, saved.z, saved.margin
     cell_of, point_of = _points(saved.rois, saved.points, *rule)
-    lists = saved.features[point_of]
+    # scatter_max does not take the lowest finite number. That of a narrower type is above it in float64.
+    lists = saved.features[point_of].double()
     _, first = torch.ops.turnout.scatter_max(lists, cell_of, cells, True)
     is_taken = first < len(lists)
     rows = torch.cat([grad[point_of], grad.new_zeros(1, channels)])
