@@ -49,6 +49,10 @@ constexpr StepSpec kThreeNnSteps[] = {
 // The operators lease their memory from the context.
 constexpr ScratchBytes kNoScratch = {[](const Arguments&, const Positions&) { return std::size_t{0}; }};
 
+// ball_query() finds no point with a radius of 0, which finds those at the query here. This is the least radius
+// that finds them: its square is the least positive number.
+constexpr float kOnlyAtZero = 3.8e-23f;
+
 constexpr std::int64_t kRowGrain = 4096 / kGrainDivisor + 1;  // rows that a range copies
 
 // Copies the rows of queries that have found a point. Those of other queries stay as they are.
@@ -127,7 +131,7 @@ mluOpStatus_t mluOpBallQuery(mluOpHandle_t handle, const mluOpTensorDescriptor_t
                 auto* rows = scratch.take<std::int32_t>(batch * queries * nsample);
                 auto* found = scratch.take<std::int32_t>(batch * queries);
                 ball_query(cloud, from, view(rows, {batch, queries, nsample}), view(found, {batch, queries}),
-                           max_radius, min_radius, caller);
+                           std::max(max_radius, kOnlyAtZero), min_radius, caller);
                 write_found_rows(context, rows, found, t[2]);
               });
 }

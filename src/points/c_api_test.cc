@@ -93,6 +93,17 @@ TEST_F(CPoints, BallQueryLeavesRowsWithoutHits) {
   EXPECT_EQ(idx, (Ints{0, 0, 0, kUnwritten, kUnwritten, kUnwritten, 2, 2, 2}));
 }
 
+TEST_F(CPoints, BallQueryFindsPointsAtTheQueryWithAnyRadius) {
+  const Floats xyz = {1e-22f, 0, 0, 1, 0, 0, 1e-30f, 0, 0, 2, 0, 0}, new_xyz = {0, 0, 0, 2, 0, 0, 3, 0, 0};
+  for (const float most : {0.0f, 1e-30f}) {  // squares of 0
+    for (const float least : {0.0f, 1.0f}) {
+      Ints idx(6, kUnwritten);
+      ASSERT_EQ(query(new_xyz, xyz, least, most, 1, 2, idx), kOk) << turnoutLastError();
+      EXPECT_EQ(idx, (Ints{2, 2, 3, 3, kUnwritten, kUnwritten}));
+    }
+  }
+}
+
 TEST_F(CPoints, BallQueryOfABatchIsTheOperator) {
   constexpr std::int64_t kBatch = 2, kQueries = 70, kPoints = 200;
   constexpr int kSamples = 5;

@@ -12,7 +12,7 @@ extern "C" {
  *   d2 = (dx * dx + dy * dy) + dz * dz */
 
 /* The points within a radius of each query: the first `nsample` of them by ascending number, where
- *   d2 < max_radius^2 and (d2 >= min_radius^2 or d2 == 0)
+ *   d2 == 0 or min_radius^2 <= d2 < max_radius^2
  * If fewer are found, the first one fills the rest of the query's row of idx. If none is found, the row is
  * not written.
  *
