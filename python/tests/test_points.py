@@ -246,3 +246,20 @@ def test_same_bits_for_any_number_of_threads():
 def test_errors(call, message):
     with pytest.raises(ValueError, match=message):
         call(cloud(8))
+
+
+@pytest.mark.parametrize(
+    ("ranges", "message"),
+    [
+        ((1, 2), "ranges has 2 elements, expected 3: z, y and x"),
+        ((1, 2, 3, 4), "ranges has 4 elements, expected 3: z, y and x"),
+        ((1, -1, 2), r"ranges\[1\] is -1, expected 0 \.\. 2147483647"),
+        ((1, 1, 2**40), r"ranges\[2\] is 1099511627776, expected 0 \.\. 2147483647"),
+        (2, "ranges is 2, expected three integers"),
+        ((1, 1.5, 2), r"ranges is \(1, 1\.5, 2\), expected three integers"),
+    ],
+)
+def test_errors_of_ranges(ranges, message):
+    xyz, at = cloud(8), np.zeros((1, 4), np.int64)
+    with pytest.raises((TypeError, ValueError), match=f"^voxel_query: {message}$"):
+        turnout.voxel_query(xyz, xyz[:1], at, np.zeros((1, 1, 1, 2), np.int64), 1.0, 1, ranges)

@@ -103,3 +103,6 @@ def test_messages_name_the_function(xyz):
         tt.ball_query(xyz, xyz[:, :2], 1.0, 4)
     with pytest.raises(TypeError, match=r"^knn: new_xyz is of type list, expected a torch.Tensor"):
         tt.knn(xyz, [1.0], 4)
+    at, grid = torch.zeros(1, 4).long(), torch.zeros(1, 1, 1, 1).long()
+    with pytest.raises(ValueError, match=r"^voxel_query: ranges has 2 elements, expected 3"):
+        tt.voxel_query(xyz, xyz[:1], at, grid, 1.0, 1, (0, 1))

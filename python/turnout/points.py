@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import operator
+from typing import TYPE_CHECKING, Any
 
 from turnout import _core
 
@@ -222,6 +223,20 @@ def ball_query_stacked(
     return result
 
 
+def ranges_of(ranges: Any) -> list[int]:
+    """The ranges of a voxel query in z, y and x."""
+    try:
+        found = [operator.index(one) for one in ranges]
+    except TypeError:
+        raise TypeError(f"voxel_query: ranges is {ranges!r}, expected three integers") from None
+    if len(found) != 3:
+        raise ValueError(f"voxel_query: ranges has {len(found)} elements, expected 3: z, y and x")
+    for k, one in enumerate(found):
+        if not 0 <= one <= 2**31 - 1:
+            raise ValueError(f"voxel_query: ranges[{k}] is {one}, expected 0 .. {2**31 - 1}")
+    return found
+
+
 def voxel_query(
     xyz: Source[R],
     new_xyz: Array,
@@ -266,7 +281,7 @@ def voxel_query(
         >>> idx.tolist(), found.tolist()
         ([[0, 1, 0]], [2])
     """
-    z_range, y_range, x_range = ranges
+    z_range, y_range, x_range = ranges_of(ranges)
     result: tuple[R, R] = _core.voxel_query(
         xyz, new_xyz, new_coords, point_indices, radius, z_range, y_range, x_range, nsample, out
     )

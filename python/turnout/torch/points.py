@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import torch
 
+from turnout.points import ranges_of
 from turnout.torch.messages import own_messages
 from turnout.torch.registration import constant
 
@@ -164,7 +165,9 @@ def voxel_query(
         >>> idx.tolist(), found.tolist()
         ([[0, 1, 0]], [2])
     """
-    return _voxel_query(xyz, new_xyz, new_coords, point_indices, radius, *ranges, nsample)
+    z_range, y_range, x_range = ranges_of(ranges)
+    arguments = xyz, new_xyz, new_coords, point_indices, radius, z_range, y_range, x_range, nsample
+    return _voxel_query(*arguments)
 
 
 @own_messages()
