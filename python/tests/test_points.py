@@ -248,6 +248,19 @@ def test_errors(call, message):
         call(cloud(8))
 
 
+def test_radii_of_closed_regions_are_rounded_before_they_are_squared():
+    """0.8^2 in float32 is above the float32 of 0.64, and the border is inside; the next number is outside."""
+    r = np.float32(0.8)
+    xyz = np.zeros((2, 3), np.float32)
+    xyz[:, 0] = r, np.nextafter(r, np.float32(1))
+    query, at, one = xyz[:1] * 0, np.zeros((1, 4), np.int64), np.array([1])
+    found = turnout.voxel_query(xyz, query, at, np.array([[[[0, 1]]]]), 0.8, 2, (0, 0, 1))[1]
+    assert found.tolist() == [1]
+    for region in ("cube", "ball"):
+        rows, _ = turnout.neighbor_lists(xyz, np.array([2]), query, one, 0.8, region=region)
+        assert rows.tolist() == [0]
+
+
 @pytest.mark.parametrize(
     ("ranges", "message"),
     [

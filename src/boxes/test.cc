@@ -64,6 +64,14 @@ TEST(BoxesIouBev, MarginOfOneCentimetre) {
   EXPECT_EQ(iou_bev(car(0, 0, 0), car(0, 2.02f, 0)), 0);
 }
 
+// dx and w are along the heading, which is counter-clockwise.
+TEST(BoxesIouBev, Heading) {
+  EXPECT_GT(overlap_bev(car(0, 0, kPi / 4, 4, 1), car(1, 1, 0, 0.5f, 0.5f)), 0.2f);
+  EXPECT_EQ(overlap_bev(car(0, 0, kPi / 4, 4, 1), car(1, -1, 0, 0.5f, 0.5f)), 0);
+  EXPECT_GT(iou_rotated({0, 0, 4, 1, kPi / 4}, {1, 1, 0.5f, 0.5f, 0}), 0.05f);
+  EXPECT_EQ(iou_rotated({0, 0, 4, 1, kPi / 4}, {1, -1, 0.5f, 0.5f, 0}), 0);
+}
+
 TEST(BoxesIouBev, UnusualNumbers) {
   for (int k : {0, 1, 3, 4, 6}) {
     Box7 one = car(0, 0, 0.3f);
