@@ -160,6 +160,18 @@ def test_roiaware(generator, library, method):
     torch.testing.assert_close(grads - 1, torch.autograd.grad(expected, x, grad)[0])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_roiaware_takes_the_lowest_finite_number(generator, dtype):
+    rois, points, features = scene(generator, dtype)
+    features[:] = torch.tensor([torch.finfo(dtype).min, -torch.inf, torch.nan, 1])
+    argmax, lists = torch.zeros(5, 1, 1, 1, 4).int(), torch.zeros(5, 1, 1, 1, 9).int()
+    pooled = torch.full((5, 1, 1, 1, 4), 9.0, dtype=dtype)
+    ext.TABLE["roiaware_pool3d_forward"](rois, points, features, argmax, lists, pooled, 0)
+    assert lists[0].any()
+    assert argmax[0].flatten().tolist() == [lists[0, 0, 0, 0, 1], -1, -1, lists[0, 0, 0, 0, 1]]
+    assert pooled[0].flatten().tolist() == [torch.finfo(dtype).min, 9, 9, 1]
+
+
 def test_roiaware_appends_to_lists_and_accepts_no_points(generator):
     rois, points, features = scene(generator)
     argmax, pooled = torch.zeros(5, 1, 1, 1, 4, dtype=torch.int32), torch.zeros(5, 1, 1, 1, 4)

@@ -89,13 +89,15 @@ def write_roiaware(
     if method == "avg":
         results.rows[cells] = _ops.scatter_mean(rows, number, len(cells))
     else:
-        values, first = _ops.scatter_max(rows, number, len(cells), True)
+        # scatter_max does not take the lowest finite number. That of a narrower type is above it in float64.
+        has_lowest = (features == torch.finfo(features.dtype).min).any()
+        values, first = _ops.scatter_max(rows.double() if has_lowest else rows, number, len(cells), True)
         is_taken = first < len(rows)
         winners = _Rows(largest)
         points_of = torch.cat([point_of, point_of.new_full((1,), -1)])
         winners.rows[cells] = points_of[first].int()
         winners.write_back()
-        results.rows[cells] = torch.where(is_taken, values, results.rows[cells])
+        results.rows[cells] = torch.where(is_taken, values.to(rows.dtype), results.rows[cells])
     results.write_back()
 
 
