@@ -25,6 +25,8 @@ namespace {
 // wait for each other if an index is repeated.
 constexpr std::int64_t kTogether = 4;
 constexpr std::int64_t kPlaces = 16 << 10;  // of a range
+// Channels of more bytes are selected from one after another, so that each stays in the L1 cache or near it.
+constexpr std::int64_t kNearBytes = 128 << 10;
 
 struct Sizes {
   std::int64_t batch, channels, rows, places;  // places: indices of a sample; three are one for interpolation
@@ -54,11 +56,13 @@ void for_blocks(Context& context, const Sizes& sizes, std::int64_t bytes, int wo
       workers);
 }
 
-// Calls f(std::integral_constant<int, n>, c) for groups of n channels from c on that cover `channels`.
-template <class F>
-void for_together(std::int64_t channels, const F& f) {
-  if (channels == kTogether) return f(std::integral_constant<int, kTogether>(), std::int64_t{0});
-  for (std::int64_t c = 0; c < channels; ++c) f(std::integral_constant<int, 1>(), c);
+// Calls f(std::integral_constant<int, n>) for n = channels, 1 .. kTogether.
+template <int kChannels = kTogether, class F>
+void with_together(std::int64_t channels, const F& f) {
+  if constexpr (kChannels > 1) {
+    if (channels < kChannels) return with_together<kChannels - 1>(channels, f);
+  }
+  f(std::integral_constant<int, kChannels>());
 }
 
 // -- selection ---------------------------------------------------------------------------------------------
@@ -100,6 +104,7 @@ void select_all(Call& call, const Sizes& sizes, const ConstTensor& features, con
     auto* to = static_cast<Element*>(out.data);
     const std::int64_t parts = (sizes.places - 1) / kPlaces + 1;
     const std::int64_t ranges = sizes.batch * sizes.blocks() * parts;
+    const std::int64_t at_once = kTogether * sizes.rows * size_of(out.dtype) <= kNearBytes ? kTogether : 1;
     parallel_for(context, ranges, is_parallel ? 1 : ranges, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const std::int64_t sample = i / parts / sizes.blocks();
@@ -107,16 +112,17 @@ void select_all(Call& call, const Sizes& sizes, const ConstTensor& features, con
         const std::int64_t count = std::min(kPlaces, sizes.places - place);
         const std::int32_t* its = index + sample * sizes.places + place;
         const std::int64_t together = std::min(kTogether, sizes.channels - channel);
-        for_together(together, [&](auto n, std::int64_t c) {
-          const std::int64_t row = sample * sizes.channels + channel + c;
-          const Element* source = from + row * sizes.rows;
-          Element* target = to + row * sizes.places + place;
-          if (is_streamed) {
-            select_streamed<n.value>(copy, source, sizes.rows, its, count, target, sizes.places);
-          } else {
-            select<n.value>(source, sizes.rows, its, count, target, sizes.places);
-          }
-        });
+        for (std::int64_t c = 0; c < together; c += at_once)
+          with_together(std::min(at_once, together), [&](auto n) {
+            const std::int64_t row = sample * sizes.channels + channel + c;
+            const Element* source = from + row * sizes.rows;
+            Element* target = to + row * sizes.places + place;
+            if (is_streamed) {
+              select_streamed<n.value>(copy, source, sizes.rows, its, count, target, sizes.places);
+            } else {
+              select<n.value>(source, sizes.rows, its, count, target, sizes.places);
+            }
+          });
       }
       if (is_streamed) copy.finish();
     });
@@ -218,31 +224,29 @@ void add_all(Call& call, const Sizes& sizes, const ConstTensor& grad_out, const 
     const auto* weight = static_cast<const Lane<T>*>(weights.data);
     auto* to = static_cast<T*>(grad_features.data);
     const Stop stop;
-    for_blocks(
-        context, sizes, bytes, workers,
-        [&](std::int64_t sample, std::int64_t channel, std::int64_t channels, int worker) {
-          const std::int64_t row = sample * sizes.channels + channel, numbers = channels * sizes.rows;
-          T* const its = to + row * sizes.rows;
-          Lane<T>* sums;
-          if constexpr (sizeof(T) == 2) {
-            sums = widened.of(worker);
-          } else {
-            sums = its;
-          }
-          std::fill_n(sums, numbers, Lane<T>(0));
-          const std::int64_t place = sample * sizes.places * kEach;
-          for_together(channels, [&](auto n, std::int64_t c) {
-            const auto its_add = skips ? &add<n.value, kEach, true, T> : &add<n.value, kEach, false, T>;
-            const bool ended = stop.blocks(0, sizes.places, [&](std::int64_t first, std::int64_t last) {
-              its_add(grad + (row + c) * sizes.places, sizes.places, index + place,
-                      weight == nullptr ? nullptr : weight + place, first, last, sums + c * sizes.rows,
-                      sizes.rows);
-            });
-            if (!ended) return;
-          });
-          if constexpr (sizeof(T) == 2)
-            for (std::int64_t i = 0; i < numbers; ++i) its[i] = rounded<T>(sums[i]);
-        });
+    for_blocks(context, sizes, bytes, workers,
+               [&](std::int64_t sample, std::int64_t channel, std::int64_t channels, int worker) {
+                 const std::int64_t row = sample * sizes.channels + channel, numbers = channels * sizes.rows;
+                 T* const its = to + row * sizes.rows;
+                 Lane<T>* sums;
+                 if constexpr (sizeof(T) == 2) {
+                   sums = widened.of(worker);
+                 } else {
+                   sums = its;
+                 }
+                 std::fill_n(sums, numbers, Lane<T>(0));
+                 const std::int64_t place = sample * sizes.places * kEach;
+                 with_together(channels, [&](auto n) {
+                   const auto its_add =
+                       skips ? &add<n.value, kEach, true, T> : &add<n.value, kEach, false, T>;
+                   static_cast<void>(stop.blocks(0, sizes.places, [&](std::int64_t first, std::int64_t last) {
+                     its_add(grad + row * sizes.places, sizes.places, index + place,
+                             weight == nullptr ? nullptr : weight + place, first, last, sums, sizes.rows);
+                   }));
+                 });
+                 if constexpr (sizeof(T) == 2)
+                   for (std::int64_t i = 0; i < numbers; ++i) its[i] = rounded<T>(sums[i]);
+               });
   });
 }
 
@@ -298,14 +302,12 @@ void interpolate_points(const ConstTensor& features, const ConstTensor& indices,
             numbers = from + row * sizes.rows;
           }
           const std::int64_t place = sample * sizes.places;
-          for_together(channels, [&](auto n, std::int64_t c) {
+          with_together(channels, [&](auto n) {
             const auto its_interpolate = skips ? &interpolate_known<n.value, T> : &interpolate<n.value, T>;
-            const bool ended = stop.blocks(0, sizes.places, [&](std::int64_t first, std::int64_t last) {
-              its_interpolate(numbers + c * sizes.rows, sizes.rows, index + 3 * (place + first),
-                              weight + 3 * (place + first), last - first,
-                              to + (row + c) * sizes.places + first, sizes.places);
-            });
-            if (!ended) return;
+            static_cast<void>(stop.blocks(0, sizes.places, [&](std::int64_t first, std::int64_t last) {
+              its_interpolate(numbers, sizes.rows, index + 3 * (place + first), weight + 3 * (place + first),
+                              last - first, to + row * sizes.places + first, sizes.places);
+            }));
           });
         });
   });

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <type_traits>
 
 #include "core/dtypes.h"
+#include "core/pieces.h"
 #include "indices/indices.h"
 #include "runtime/parallel.h"
 
@@ -14,22 +16,41 @@ using namespace core;
 namespace {
 
 constexpr std::int64_t kGrain = (64 << 10) / kGrainDivisor;  // indices of a range
+constexpr std::int64_t kCopied = 256;  // indices that are copied before they are checked
 
-// Copies the values at begin .. end-1, which must be 0 .. rows-1, and adds `start` to each. Returns the first
-// position with another value, or `end`.
+// Copies `count` values, which must be 0 .. rows-1, and adds `start` to each; others become -1. Returns whether
+// there were others. Each value is read once, into a copy of which several are checked at a time.
+template <class Index>
+bool read_values(const Index* values, std::int64_t count, std::int64_t start, std::int64_t rows,
+                 std::int32_t* to) {
+  using Unsigned = std::make_unsigned_t<Index>;
+  const auto limit = static_cast<Unsigned>(rows), offset = static_cast<Unsigned>(start);
+  Unsigned any = 0;
+  for (const Piece piece : pieces(0, count, kCopied)) {
+    Index copy[kCopied];
+    std::copy_n(values + piece.begin, piece.count, copy);
+    std::int32_t* const its = to + piece.begin;
+    for (std::int64_t i = 0; i < piece.count; ++i) {
+      const auto value = static_cast<Unsigned>(copy[i]);
+      const Unsigned stray = value < limit ? Unsigned{0} : ~Unsigned{0};
+      any |= stray;
+      its[i] = static_cast<std::int32_t>((value + offset) | stray);
+    }
+  }
+  return any != 0;
+}
+
+// The same on all threads, for the values at begin .. end-1. Returns the first position with another value, or
+// `end`.
 template <class Index>
 std::int64_t read_range(Context& context, const Index* values, std::int64_t begin, std::int64_t end,
                         std::int64_t start, std::int64_t rows, std::int32_t* to) {
   std::atomic<std::int64_t> bad{end};
   parallel_for(context, end - begin, kGrain, [&](std::int64_t first, std::int64_t last) {
-    std::int64_t refused = 0;
-    for (std::int64_t i = begin + first; i < begin + last; ++i) {
-      const std::int64_t value = load_once(values + i);
-      refused += !in_range(value, rows);
-      to[i] = in_range(value, rows) ? static_cast<std::int32_t>(start + value) : -1;
-    }
-    if (refused == 0) return;
-    const std::int64_t its = std::find(to + begin + first, to + begin + last, -1) - to;
+    first += begin;
+    last += begin;
+    if (!read_values(values + first, last - first, start, rows, to + first)) return;
+    const std::int64_t its = std::find(to + first, to + last, -1) - to;
     for (std::int64_t seen = bad.load(); its < seen && !bad.compare_exchange_weak(seen, its);) {
     }
   });
