@@ -106,6 +106,13 @@ def test_fps_samples_a_part_of_each_example():
     assert cluster.fps(x, batch, 0.3, random_start=False)[0] == 0
 
 
+@pytest.mark.parametrize("ptr", [[0, 7, 7, 11], torch.tensor([0, 7, 7, 11])])
+def test_fps_takes_the_bounds_of_examples(ptr):
+    x, batch = clouds((7, 0, 4))
+    want = cluster.fps(x, batch, 0.3, random_start=False)
+    assert torch.equal(cluster.fps(src=x, ptr=ptr, ratio=0.3, random_start=False), want)
+
+
 def test_errors():
     x, batch = clouds((3, 2))
     with pytest.raises(ValueError, match=r"^knn: x has shape \[5, 4\], expected \[points, columns\] with 1"):
@@ -114,6 +121,9 @@ def test_errors():
         cluster.knn(x, x, 1, batch, batch.flip(0))
     with pytest.raises(ValueError, match=r"^fps: batch has shape \[2\]"):
         cluster.fps(x, batch[:2])
+    for ptr in ([0, 3], [0, 4, 3, 5], [1, 5], [], torch.tensor(5)):
+        with pytest.raises(ValueError, match=r"^fps: ptr is .*, expected numbers that ascend from 0 to 5"):
+            cluster.fps(x, ptr=ptr)
     with pytest.raises(ValueError, match=r"^knn: batch_x has example 1, expected less than 1"):
         cluster.knn(x, x, 1, batch, batch, batch_size=1)
     with pytest.raises(ValueError, match=r"^grid_cluster: size has shape \[2\], expected \[3\]"):

@@ -9,7 +9,7 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -70,6 +70,17 @@ def _counts(
             )
         counts = torch.nn.functional.pad(counts, (0, examples - len(counts)))
     return counts
+
+
+def _lengths(function: str, ptr: torch.Tensor | Sequence[int], rows: int) -> torch.Tensor:
+    """The points of each example, given where they begin and end."""
+    bounds = torch.as_tensor(ptr).cpu().long()
+    is_valid = bounds.dim() == 1 and bool(len(bounds)) and bounds[0] == 0 and bounds[-1] == rows
+    if not is_valid or (bounds.diff() < 0).any():
+        raise ValueError(
+            f"{function}: ptr is {bounds.tolist()}, expected numbers that ascend from 0 to {rows}"
+        )
+    return bounds.diff()
 
 
 def _examples(
@@ -157,19 +168,24 @@ def grid_cluster(
 @own_messages()
 @torch.no_grad()
 def fps(
-    x: torch.Tensor,
+    src: torch.Tensor,
     batch: torch.Tensor | None = None,
     ratio: float | torch.Tensor | None = None,
     random_start: bool = True,
     batch_size: int | None = None,
+    ptr: torch.Tensor | Sequence[int] | None = None,
 ) -> torch.Tensor:
-    """Furthest point samples of each example: rows of ``x``, int64.
+    """Furthest point samples of each example: rows of ``src``, int64.
 
     An example of n points has ``ceil(ratio * n)`` samples, by default half of them. The first one is random,
-    or the first point. Points have 1 to 3 columns.
+    or the first point. Points have 1 to 3 columns. ``ptr``, the first row of each example and the number of
+    rows, replaces ``batch``.
     """
-    points = _points("fps", "x", x)
-    counts = _counts("fps", "batch", batch, len(points), batch_size)
+    points = _points("fps", "src", src)
+    if ptr is None:
+        counts = _counts("fps", "batch", batch, len(points), batch_size)
+    else:
+        counts = _lengths("fps", ptr, len(points))
     share = torch.as_tensor(0.5 if ratio is None else ratio, dtype=torch.float32).cpu()
     wanted = (counts * share).ceil().long()
     rows = torch.arange(len(points))
