@@ -84,6 +84,21 @@ def test_segments(reduce):
     assert same(getattr(ours, f"segment_{reduce}_coo")(rows, SORTED.reshape(1, 1, 4)), wanted)
 
 
+@pytest.mark.parametrize("shape", [(0,), (4, 0)])
+def test_an_empty_indptr_has_no_segments(shape):
+    indptr = torch.empty(shape, dtype=torch.int64)
+    dim = len(shape) - 1
+    src = torch.ones(4, 3, 2, requires_grad=True)
+    sizes = [*src.shape[:dim], 0, *src.shape[dim + 1 :]]
+    for reduce in ("sum", "mean", "min", "max"):
+        out = ours.segment_csr(src, indptr, reduce=reduce)
+        assert list(out.shape) == sizes
+        out.sum().backward()
+        assert not src.grad.any()
+    assert [list(one.shape) for one in ours.segment_max_csr(src, indptr)] == [sizes, sizes]
+    assert list(ours.gather_csr(src.narrow(dim, 0, 0), indptr).shape) == sizes
+
+
 def test_gathering_and_softmax():
     pooled = ours.segment_csr(SRC, INDPTR)
     assert same(ours.gather_csr(pooled, INDPTR), pooled[SORTED])

@@ -178,8 +178,15 @@ def segment_csr(
     return _segment_csr(src, indptr, reduce)
 
 
+def _bounds(indptr: torch.Tensor) -> torch.Tensor:
+    """``indptr``, or that of no segments if it is empty, which torch_scatter accepts."""
+    is_empty = indptr.dim() > 0 and indptr.shape[-1] == 0
+    return indptr.new_zeros((*indptr.shape[:-1], 1)) if is_empty else indptr
+
+
 def _segment_csr(src: torch.Tensor, indptr: torch.Tensor, reduce: str) -> torch.Tensor:
     kind: Any = "sum" if reduce == "add" else reduce
+    indptr = _bounds(indptr)
     if kind != "mean" or src.is_floating_point():
         return own.segment_csr(src, indptr, kind)
     sums = own.segment_csr(src, indptr)
@@ -216,7 +223,7 @@ def _csr(name: str, reduce: Any) -> Any:
     def function(src: torch.Tensor, indptr: torch.Tensor, out: torch.Tensor | None = None) -> Any:
         _refuse_out(name, out)
         if reduce in ("min", "max"):
-            return own.segment_csr(src, indptr, reduce, return_arg=True)
+            return own.segment_csr(src, _bounds(indptr), reduce, return_arg=True)
         return _segment_csr(src, indptr, reduce)
 
     return _named(function, name, f":func:`segment_csr` with reduce='{reduce}'", reduce)
@@ -264,7 +271,7 @@ segment_max_coo = _coo("segment_max_coo", "max")
 def gather_csr(src: torch.Tensor, indptr: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
     """:func:`turnout.torch.gather_csr` with torch_scatter's arguments; ``out`` must be None."""
     _refuse_out("gather_csr", out)
-    return own.gather_csr(src, indptr)
+    return own.gather_csr(src, _bounds(indptr))
 
 
 @own_messages()
