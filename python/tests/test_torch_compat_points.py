@@ -192,6 +192,20 @@ def test_nearest_features_of_mmcv_are_those_of_its_kernel():
         MMCV["knn_forward"](points[..., :2], points, idx, dist2, 2, 6, 6, 4)
 
 
+def test_three_nearest_rows_of_mmcv_are_those_of_its_kernel():
+    """SA-SSD passes rows of a sample's number and a point."""
+    torch.manual_seed(0)
+    unknown, known = torch.randn(2, 6, 4), torch.randn(2, 5, 4)
+    triples = [rows.flatten()[: rows.shape[1] * 6].view(2, -1, 3) for rows in (unknown, known)]
+    wanted, squares = ints(2, 6, 3), torch.zeros(2, 6, 3)
+    MMCV["three_nn_forward"](*triples, squares, wanted, 2, 6, 5)
+    idx, dist2 = ints(2, 6, 3), torch.zeros(2, 6, 3)
+    MMCV["three_nn_forward"](unknown, known, dist2, idx, 2, 6, 5)
+    assert torch.equal(idx, wanted) and torch.equal(dist2, squares)
+    with pytest.raises(ValueError, match=r"^three_nn_forward: known_tensor has shape .*, expected \[2, 5, 4"):
+        MMCV["three_nn_forward"](unknown, triples[1], dist2, idx, 2, 6, 5)
+
+
 # -- all of them -------------------------------------------------------------------------------------------
 
 

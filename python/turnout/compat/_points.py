@@ -125,6 +125,20 @@ def _write_found(out: torch.Tensor, rows: torch.Tensor, found: torch.Tensor) -> 
     out.copy_(torch.where(found[:, None] > 0, rows, kept))
 
 
+def _columns(points: Named) -> str:
+    """The columns of rows that :func:`_triples` takes: those of the tensor if it has more than three."""
+    is_wide = isinstance(points[1], torch.Tensor) and points[1].dim() == 3 and points[1].shape[2] > 3
+    return "columns" if is_wide else "3"
+
+
+def _triples(rows: torch.Tensor) -> torch.Tensor:
+    """Rows [b, n, columns] as points [b, n, 3]: the first 3 b n numbers of the whole tensor.
+
+    mmcv's kernel reads them so, whatever the number of columns is, and networks were trained with it.
+    """
+    return rows.reshape(-1)[: 3 * rows.shape[0] * rows.shape[1]].view(*rows.shape[:2], 3)
+
+
 def write_three_nn(
     checks: Checks,
     unknown: Named,
@@ -133,10 +147,12 @@ def write_three_nn(
     idx: Named,
     *,
     dtypes: tuple[torch.dtype, ...] = F32,
+    takes_wide_rows: bool = False,
 ) -> None:
-    """Points [b, n, 3] and [b, m, 3], dist2 and idx int32 [b, n, 3]."""
-    queries = checks.tensor(*unknown, "b n 3", *dtypes)
-    points = checks.tensor(*known, "b m 3", queries.dtype)
+    """Points [b, n, 3] and [b, m, 3], dist2 and idx int32 [b, n, 3]; rows of mmcv may be longer."""
+    columns = _columns(unknown) if takes_wide_rows else "3"
+    queries = _triples(checks.tensor(*unknown, f"b n {columns}", *dtypes))
+    points = _triples(checks.tensor(*known, f"b m {columns}", queries.dtype))
     distances = checks.tensor(*dist2, "b n 3", queries.dtype)
     out = checks.tensor(*idx, "b n 3", INT)
     squares, rows = _ops.three_nn(widened(queries), widened(points))
@@ -156,18 +172,9 @@ def write_stacked_three_nn(
     out.copy_(rows)
 
 
-def _triples(rows: torch.Tensor) -> torch.Tensor:
-    """Rows [b, n, columns] as points [b, n, 3]: the first 3 b n numbers of the whole tensor.
-
-    mmcv's kernel reads them so, whatever the number of columns is, and networks were trained with it.
-    """
-    return rows.reshape(-1)[: 3 * rows.shape[0] * rows.shape[1]].view(*rows.shape[:2], 3)
-
-
 def write_nearest(checks: Checks, xyz: Named, new_xyz: Named, idx: Named, dist2: Named) -> None:
     """Points [b, n, 3 or more], queries [b, m, 3 or more], idx int32 and dist2 float32 [b, m, nsample]."""
-    is_wide = isinstance(xyz[1], torch.Tensor) and xyz[1].dim() == 3 and xyz[1].shape[2] > 3
-    columns = "columns" if is_wide else "3"
+    columns = _columns(xyz)
     points = _triples(checks.tensor(*xyz, f"b n {columns}", *FLOATS))
     queries = _triples(checks.tensor(*new_xyz, f"b m {columns}", points.dtype))
     out, distances = checks.tensor(*idx, "b m nsample", INT), checks.tensor(*dist2, "b m nsample", *F32)

@@ -98,6 +98,7 @@ def three_nn_forward(
         ("dist2_tensor", dist2_tensor),
         ("idx_tensor", idx_tensor),
         dtypes=_points.FLOATS,
+        takes_wide_rows=True,
     )
 
 
