@@ -74,6 +74,23 @@ def test_wrappers_that_allocate_on_a_gpu(package):
         torch.ones(1).cuda()
 
 
+def test_histograms_of_integers(package):
+    """torch counts integers on a GPU only."""
+    values = torch.tensor([0, 2, 2, -1, 3, 4, 12])
+    ours.install()
+    assert torch.histc(values, bins=4, min=0, max=3).tolist() == [1, 0, 2, 1]
+    assert torch.histc(values.int(), bins=2, min=0, max=12).tolist() == [5, 1]
+    assert torch.histc(values.int(), 3).dtype == torch.int32
+    assert torch.histc(values, 13).tolist() == torch.histc(values.double(), 13).tolist()
+    assert torch.histc(torch.full((5,), 7), 2).tolist() == torch.histc(torch.full((5,), 7.0), 2).tolist()
+    assert torch.histc(values[:0], 2, out=values[:0]).tolist() == [0, 0]
+    with pytest.raises(RuntimeError, match="bins"):
+        torch.histc(values.double(), 0)
+    ours.uninstall()
+    with pytest.raises(NotImplementedError):
+        torch.histc(values, 4)
+
+
 def test_version_and_modules_that_are_not_compiled(package):
     ours.install()
     assert importlib.import_module("pcdet").__version__ == "0.6.0+turnout"
@@ -331,6 +348,7 @@ def state():
         name for name in sys.modules if name.split(".")[0] in ("pcdet", "spconv", "torch_scatter", "av2")
     }
     cuda = [torch.Tensor.cuda, torch.nn.Module.cuda, torch.cuda.FloatTensor, torch.cuda.current_device]
+    cuda.append(torch.histc)
     others = ["cuda" in vars(torch.Tensor), "int" in vars(np), torch.nn.MultiheadAttention.forward]
     return names, cuda, [*sys.meta_path], others
 
