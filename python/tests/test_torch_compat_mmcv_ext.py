@@ -303,11 +303,16 @@ def test_modules_of_projects(compiled):
     expected = ours.voxelization(points, SIZE, RANGE, 3, 20)
     results = torch.zeros(20, 3, 4), torch.zeros(20, 3).int(), torch.zeros(20).int()
     number = layer.hard_voxelize(points, *results, list(SIZE), list(RANGE), 3, 20, 3, True)
-    for found, wanted in zip(results, expected, strict=True):
+    voxels, zyx, counts = expected
+    for found, wanted in zip(results, (voxels, zyx.flip(1), counts), strict=True):
         assert torch.equal(found[:number], wanted)
+    assert not results[1][number:].any()
     coors = torch.zeros(100, 3).int()
     layer.dynamic_voxelize(points, coors, list(SIZE), list(RANGE), 3)
-    assert torch.equal(coors, ours.voxelization(points, SIZE, RANGE, -1))
+    assert torch.equal(coors, ours.voxelization(points, SIZE, RANGE, -1).flip(1))
+    one, range_ = torch.tensor([[3.5, 1.5, 0.5]]), [0, 0, 0, 4, 2, 1]
+    layer.dynamic_voxelize(one, coors[:1], [1, 1, 1], range_, 3)
+    assert coors[0].tolist() == [3, 1, 0]  # x, y, z
     assert [len(table) for table in mmdet3d.MODULES.values()] == [4, 2, 1]
     ranks = torch.zeros(3, dtype=torch.int64)
     module = sys.modules["projects.DSVT.dsvt.ops.ingroup_inds.ingroup_inds_cuda"]

@@ -17,7 +17,8 @@ _EVALUATION = "mmdet3d.evaluation.functional.kitti_utils.rotate_iou"
 _PROJECTS = "projects.BEVFusion.bevfusion.ops"
 
 
-# -- voxels of the project BEVFusion, with another order of arguments than mmcv -----------------------------
+# -- voxels of the project BEVFusion ------------------------------------------------------------------------
+# The order of arguments differs from mmcv's, and coordinates are x, y, z instead of z, y, x.
 
 
 @own_messages(point_cloud_range="coors_range")
@@ -34,9 +35,11 @@ def hard_voxelize(
     deterministic: bool = True,
 ) -> int:
     number = torch.zeros((), dtype=torch.int64)
-    tensors = (voxels, coors, num_points_per_voxel, number)
+    reversed_coors = coors.flip(-1)
+    tensors = (voxels, reversed_coors, num_points_per_voxel, number)
     limits = (max_points, max_voxels, NDim, deterministic)
     ext.hard_voxelize_forward(points, voxel_size, coors_range, *tensors, *limits)
+    coors.copy_(reversed_coors.flip(-1))
     return int(number)
 
 
@@ -48,7 +51,9 @@ def dynamic_voxelize(
     coors_range: Numbers,
     NDim: int = 3,  # noqa: N803
 ) -> None:
-    ext.dynamic_voxelize_forward(points, voxel_size, coors_range, coors, NDim)
+    reversed_coors = torch.empty_like(coors)
+    ext.dynamic_voxelize_forward(points, voxel_size, coors_range, reversed_coors, NDim)
+    coors.copy_(reversed_coors.flip(-1))
 
 
 MODULES: dict[str, Table] = {
