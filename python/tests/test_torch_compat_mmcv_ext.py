@@ -55,6 +55,8 @@ SIGNATURES = {
     "assign_score_withk_forward": "points centers scores knn_idx output B N0 N1 M K O aggregate",
     "assign_score_withk_backward": "grad_out points centers scores knn_idx grad_points grad_centers "
     "grad_scores B N0 N1 M K O aggregate",
+    "sigmoid_focal_loss_forward": "input target weight output gamma alpha",
+    "sigmoid_focal_loss_backward": "input target weight grad_input gamma alpha",
 }
 MISSING = [name for name, function in ext.TABLE.items() if function is None]
 
@@ -290,6 +292,33 @@ def test_voxels_refuse_results_of_another_shape(compiled):
         compiled.dynamic_voxelize_forward(points, SIZE, RANGE, coors[:5], NDim=2)
     with pytest.raises(ValueError, match=r"^dynamic_voxelize_forward: voxel_size\[0\] is 0, expected"):
         compiled.dynamic_voxelize_forward(points, (0, 1, 1), RANGE, coors[:5])
+
+
+# -- losses ------------------------------------------------------------------------------------------------
+
+
+def test_focal_loss(compiled):
+    torch.manual_seed(0)
+    logits = torch.randn(6, 3, requires_grad=True)
+    target, weights = torch.tensor([0, 1, 2, 2, 1, 3]), torch.tensor([0.5, 1.0, 2.0])
+    for gamma, rows, weight in ((2.0, 6, torch.empty(0)), (0.5, 5, weights)):
+        x, classes = logits[:rows], target[:rows]
+        is_class = torch.nn.functional.one_hot(classes, 4)[:, :3]
+        entropy = torch.nn.functional.binary_cross_entropy_with_logits(x, is_class.float(), reduction="none")
+        scale = weight[classes][:, None] if len(weight) else 1
+        wanted = torch.where(is_class == 1, 0.25, 0.75) * (1 - (-entropy).exp()) ** gamma * entropy * scale
+        (gradient,) = torch.autograd.grad(wanted.sum(), x)
+        out, grad = torch.zeros(rows, 3), torch.zeros(rows, 3)
+        compiled.sigmoid_focal_loss_forward(x, classes, weight, out, gamma=gamma, alpha=0.25)
+        compiled.sigmoid_focal_loss_backward(x, classes, weight, grad, gamma=gamma, alpha=0.25)
+        torch.testing.assert_close(out, wanted)
+        torch.testing.assert_close(grad, gradient)
+    far = torch.tensor([[200.0], [-200.0]])
+    out = torch.zeros(2, 1)
+    compiled.sigmoid_focal_loss_backward(far, torch.tensor([1, 0]), torch.empty(0), out, 2.0, 0.25)
+    assert torch.isfinite(out).all()
+    with pytest.raises(IndexError, match=r"^sigmoid_focal_loss_forward: target\[5\] is 3, expected 0"):
+        compiled.sigmoid_focal_loss_forward(logits, target, weights, torch.zeros(6, 3), 2.0, 0.25)
 
 
 # -- projects of mmdetection3d -----------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from torch import Tensor
 from turnout import torch as own
 from turnout.compat import _boxes
 from turnout.compat._extension import Checks, Table, functions_of, widened
-from turnout.compat.mmcv import ext_points, ext_pools, ext_scores
+from turnout.compat.mmcv import ext_losses, ext_points, ext_pools, ext_scores
 from turnout.compat.mmcv.ext_names import NAMES
 from turnout.compat.mmcv.voxels import Numbers
 from turnout.torch.messages import own_messages
@@ -252,6 +252,7 @@ _OFFERED: Table = {
         points_in_boxes_all_forward,
         points_in_boxes_cpu_forward,
         points_in_boxes_part_forward,
+        *ext_losses.FUNCTIONS,
         *ext_points.FUNCTIONS,
         *ext_pools.FUNCTIONS,
         *ext_scores.FUNCTIONS,
