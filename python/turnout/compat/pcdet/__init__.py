@@ -68,8 +68,9 @@ def install(cuda_is_cpu: bool | None = None, stub: Collection[str] = (), force: 
     Args:
         cuda_is_cpu: pcdet's files call ``.cuda()`` and ``torch.cuda.FloatTensor``. With True, these are
             replaced **for the whole process**: ``Tensor.cuda()`` and ``Module.cuda()`` return the object
-            itself, without a copy. The functions with which KITTI and ONCE are evaluated, which need CUDA,
-            are replaced, too. None means True where ``torch.cuda.is_available()`` is False.
+            itself, without a copy. ``torch.histc`` takes integers, as on a GPU. The functions with which
+            KITTI and ONCE are evaluated, which need CUDA, are replaced, too. None means True where
+            ``torch.cuda.is_available()`` is False.
         stub: packages that pcdet imports and that your model does not use, such as ``("SharedArray",
             "av2")``. Those that are not installed become importable; using one of their names raises
             NotImplementedError.
