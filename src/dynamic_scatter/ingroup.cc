@@ -23,7 +23,10 @@ class Counts {
     return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(2 * rows + 2)));
   }
   Counts(std::int64_t* keys, std::int64_t* counts, std::int64_t slots)
-      : keys_(keys), counts_(counts), mask_(static_cast<std::uint64_t>(slots) - 1) {
+      : keys_(keys),
+        counts_(counts),
+        mask_(static_cast<std::uint64_t>(slots) - 1),
+        shift_(64 - std::popcount(mask_)) {
     serial_for(0, slots, [&](std::int64_t begin, std::int64_t end) {
       std::fill(keys + begin, keys + end, std::int64_t{-1});
     });
@@ -31,7 +34,7 @@ class Counts {
   // How often the group was passed before.
   std::int64_t next(std::int64_t group) {
     constexpr std::uint64_t kSpread = 0x9E3779B97F4A7C15;  // 2^64 / the golden ratio
-    for (std::uint64_t slot = static_cast<std::uint64_t>(group) * kSpread >> 20 & mask_;;
+    for (std::uint64_t slot = static_cast<std::uint64_t>(group) * kSpread >> shift_;;
          slot = (slot + 1) & mask_) {
       if (keys_[slot] == group) return ++counts_[slot];
       if (keys_[slot] >= 0) continue;
@@ -44,6 +47,7 @@ class Counts {
   std::int64_t* const keys_;
   std::int64_t* const counts_;
   const std::uint64_t mask_;
+  const int shift_;  // to the highest bits of a product, which depend on all bits of a group
 };
 
 }  // namespace

@@ -73,6 +73,17 @@ TEST(IngroupIndices, SmallAndLargeNumbers) {
   EXPECT_EQ(out, (Longs{0, 0, 1, 0, 1}));
 }
 
+TEST(IngroupIndices, MultiplesOfALargePowerOfTwo) {
+  constexpr std::int64_t kGroups = 20'000;
+  Longs groups, expected, out(2 * kGroups);
+  for (std::int64_t i = 0; i < 2 * kGroups; ++i) {
+    groups.push_back(i % kGroups << 44);
+    expected.push_back(i / kGroups);
+  }
+  ingroup_indices(view(groups.data(), {2 * kGroups}), view(out.data(), {2 * kGroups}));
+  EXPECT_EQ(out, expected);
+}
+
 TEST(BevPool, ExampleAndGradient) {
   Floats feats{1, 10, 2, 20, 4, 40}, out(2 * 2 * 3), grad(6);
   Longs coords{0, 1, 0, 0, 1, 2, 0, 0, 0, 1, 0, 0};  // h, w, d, b

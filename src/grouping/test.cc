@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -77,6 +78,31 @@ TEST(ThreeInterpolate, ExampleAndGradient) {
 }
 
 // An empty ball has the index 0, also where there are no points: it groups zeros, and has no gradient.
+// Seven channels: those of many rows are selected from one after another, others up to four at a time.
+TEST(GatherPoints, ChannelsOfFewAndOfManyRows) {
+  constexpr std::int64_t kChannels = 7, kPlaces = 40'000;
+  for (const std::int64_t rows : {100, 20'000}) {
+    Floats features(static_cast<std::size_t>(2 * kChannels * rows)), out(2 * kChannels * kPlaces), expected;
+    std::iota(features.begin(), features.end(), 0.0F);
+    std::vector<std::int64_t> indices;
+    for (std::int64_t i = 0; i < 2 * kPlaces; ++i) indices.push_back(i * i % rows);
+    for (std::int64_t row = 0; row < 2 * kChannels; ++row)
+      for (std::int64_t i = 0; i < kPlaces; ++i)
+        expected.push_back(static_cast<float>(
+            row * rows + indices[static_cast<std::size_t>(row / kChannels * kPlaces + i)]));
+    gather_points(view(features.data(), {2, kChannels, rows}), view(indices.data(), {2, kPlaces}),
+                  view(out.data(), {2, kChannels, kPlaces}));
+    EXPECT_EQ(out, expected);
+    indices[kPlaces + 300] = -1;
+    indices.back() = rows;
+    EXPECT_EQ(message_of([&] {
+                gather_points(view(features.data(), {2, kChannels, rows}), view(indices.data(), {2, kPlaces}),
+                              view(out.data(), {2, kChannels, kPlaces}));
+              }),
+              "gather_points: indices[1, 300] is -1, expected 0 .. " + std::to_string(rows - 1));
+  }
+}
+
 TEST(GroupPoints, SamplesWithoutRows) {
   Floats out(4, 7.f), none, features{5};
   Ints indices{0, -3}, index{0, 0, 9, -1}, counts{1, 0}, index_counts{1, 1};

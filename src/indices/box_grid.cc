@@ -122,7 +122,7 @@ bool BoxGrid<Real>::fits() const {
   std::int64_t listed = 0;
   for (std::int64_t i = 0; i < count_; ++i)
     if (extent_x_[i] >= 0) listed += cells_of(i).count();
-  return listed <= kCellsOfBox * count_;
+  return listed <= std::min<std::int64_t>(kCellsOfBox * count_, std::numeric_limits<std::int32_t>::max());
 }
 
 template <class Real>

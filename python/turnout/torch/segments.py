@@ -88,6 +88,9 @@ class _Batches:
     """
 
     def __init__(self, name: str, tensor: torch.Tensor, indptr: torch.Tensor, rows: int | None) -> None:
+        if indptr.dtype not in (torch.int32, torch.int64):
+            dtype = str(indptr.dtype).removeprefix("torch.")
+            raise ValueError(f"{name}: indptr has dtype {dtype}, expected int32, int64")
         self.leading = tensor.shape[: indptr.dim() - 1]
         shape = (*self.leading, indptr.shape[-1])
         if tensor.dim() < indptr.dim() or any(
