@@ -45,18 +45,6 @@ T rounded(Lane lane) {
   }
 }
 
-// One block of T, from the lanes at(0), at(lanes), ...
-template <class T, class At>
-HWY_INLINE auto block_of(const At& at) {
-  if constexpr (sizeof(T) == 2) {
-    const auto low = narrow(T{}, at(std::int64_t{0}));
-    const auto high = narrow(T{}, at(static_cast<std::int64_t>(hn::Lanes(F32()))));
-    return hn::Combine(typename Block<T>::Storage(), high, low);
-  } else {
-    return at(std::int64_t{0});
-  }
-}
-
 // Writes to[0 .. n-1]: block(j) is the block at column j, one(j) the single element.
 template <class T, class MakeBlock, class MakeOne>
 HWY_INLINE void write_row(T* to, std::int64_t n, bool stream, const MakeBlock& block, const MakeOne& one) {
@@ -96,18 +84,31 @@ HWY_INLINE void write_sum(const Terms<T>& terms, std::int64_t first, T* to, std:
   using D = typename Block<T>::D;
   const D d;
   const std::int64_t count = kCount > 0 ? kCount : terms.count;
-  const auto term = [&](std::int64_t k, std::int64_t j) HWY_ATTR ALWAYS_INLINE {
-    const auto value = lanes_at(terms.from[k] + first + j);
-    if constexpr (kWeighted) {
-      return hn::Mul(hn::Set(d, terms.weights[k]), value);
-    } else {
-      return value;
-    }
+  using V = hn::Vec<D>;
+  const auto weighted = [&](std::int64_t k, V value) HWY_ATTR ALWAYS_INLINE {
+    if constexpr (kWeighted) value = hn::Mul(hn::Set(d, terms.weights[k]), value);
+    return value;
   };
-  const auto sum = [&](std::int64_t j) HWY_ATTR ALWAYS_INLINE {
-    auto lanes = term(0, j);
-    for (std::int64_t k = 1; k < count; ++k) lanes = hn::Add(lanes, term(k, j));
-    return terms.add_zero ? hn::Add(lanes, hn::Zero(d)) : lanes;
+  const auto ended = [&](V sum)
+                         HWY_ATTR ALWAYS_INLINE { return terms.add_zero ? hn::Add(sum, hn::Zero(d)) : sum; };
+  const auto block = [&](std::int64_t j) HWY_ATTR ALWAYS_INLINE {
+    const auto at = [&](std::int64_t k) { return terms.from[k] + first + j; };
+    if constexpr (sizeof(T) == 2) {
+      const auto term = [&](std::int64_t k) HWY_ATTR ALWAYS_INLINE {
+        const Both value = widen_both(at(k));
+        return Both{weighted(k, value.first), weighted(k, value.second)};
+      };
+      Both sum = term(0);
+      for (std::int64_t k = 1; k < count; ++k) {
+        const Both next = term(k);
+        sum = {hn::Add(sum.first, next.first), hn::Add(sum.second, next.second)};
+      }
+      return narrow_both(T{}, {ended(sum.first), ended(sum.second)});
+    } else {
+      V sum = weighted(0, hn::LoadU(d, at(0)));
+      for (std::int64_t k = 1; k < count; ++k) sum = hn::Add(sum, weighted(k, hn::LoadU(d, at(k))));
+      return ended(sum);
+    }
   };
   const auto one = [&](std::int64_t j) -> T {
     const auto scalar_term = [&](std::int64_t k) -> Lane {
@@ -118,12 +119,7 @@ HWY_INLINE void write_sum(const Terms<T>& terms, std::int64_t first, T* to, std:
     for (std::int64_t k = 1; k < count; ++k) lane = lane + scalar_term(k);
     return rounded<T>(terms.add_zero ? lane + Lane{0} : lane);
   };
-  write_row(
-      to, n, stream,
-      [&](std::int64_t j) HWY_ATTR ALWAYS_INLINE {
-        return block_of<T>([&](std::int64_t offset) HWY_ATTR ALWAYS_INLINE { return sum(j + offset); });
-      },
-      one);
+  write_row(to, n, stream, block, one);
 }
 
 // The same for any number of choices, a tile of columns at a time. weight_of(k) is the weight of choice k.

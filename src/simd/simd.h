@@ -247,19 +247,33 @@ HWY_INLINE hn::Vec<U32> compress(hn::Vec<U32> v, hn::Mask<U32> mask) {
 HWY_INLINE hn::Vec<U32> compress(hn::Vec<U32> v, hn::Mask<U32> mask) { return hn::Compress(v, mask); }
 #endif
 
-// Each float rounded to bf16 (nearest even), as bits. For vectors of any number of lanes.
 template <class V>
-HWY_INLINE auto bf16_bits_of(V v) {
+HWY_INLINE auto is_nan(V v) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  return hn::IsNaN(v);
+#else
+  // An integer comparison, because v != v is false for NaN in Highway 1.0.3 on AVX2.
+  const hn::DFromV<V> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const auto magnitude = hn::And(hn::BitCast(di, v), hn::Set(di, 0x7FFFFFFF));
+  return hn::RebindMask(d, hn::Gt(magnitude, hn::Set(di, 0x7F800000)));
+#endif
+}
+
+// Each float rounded to bf16 (nearest even), as the high half of 32 bits; the low half is undefined. For
+// vectors of any number of lanes.
+template <class V>
+HWY_INLINE auto bf16_high_bits_of(V v) {
   const hn::RebindToUnsigned<hn::DFromV<V>> d;
   const auto bits = hn::BitCast(d, v);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1u));
-  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(d, 0x7FFFu))));
-  const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(d, 0x40u));
-  // An integer comparison, because v != v is false for NaN in Highway 1.0.3 on AVX2.
-  const hn::RebindToSigned<decltype(d)> di;
-  const auto magnitude = hn::BitCast(di, hn::And(bits, hn::Set(d, 0x7FFFFFFFu)));
-  const auto is_nan = hn::RebindMask(d, hn::Gt(magnitude, hn::Set(di, 0x7F800000)));
-  return hn::IfThenElse(is_nan, quiet, rounded);
+  const auto rounded = hn::Add(hn::Add(bits, hn::Set(d, 0x7FFFu)), odd);
+  const auto quiet = hn::Or(bits, hn::Set(d, 0x400000u));
+  return hn::IfThenElse(hn::RebindMask(d, is_nan(v)), quiet, rounded);
+}
+template <class V>
+HWY_INLINE auto bf16_bits_of(V v) {
+  return hn::ShiftRight<16>(bf16_high_bits_of(v));
 }
 
 // Each f16, given as bits, as a float. Integer arithmetic keeps NaN and subnormals exact.
@@ -342,16 +356,39 @@ HWY_INLINE hn::Vec<U16> narrow(f16, hn::Vec<F32> v) {
 }
 #endif
 
+// A vector of 16-bit floats as two of floats, and back. Which element is in which of the two depends on the
+// type: for bf16, those with even and with odd numbers.
+struct Both {
+  hn::Vec<F32> first, second;
+};
+using Bits16 = hn::ScalableTag<std::uint16_t>;
+template <class T>
+HWY_INLINE Both widen_both(const T* from) {
+  return {widen(from), widen(from + hn::Lanes(F32()))};
+}
+template <class T>
+HWY_INLINE hn::Vec<Bits16> narrow_both(T, Both v) {
+  return hn::Combine(Bits16(), narrow(T{}, v.second), narrow(T{}, v.first));
+}
+HWY_INLINE Both widen_both(const bf16* from) {
+  const auto bits = hn::BitCast(U32(), hn::LoadU(Bits16(), &from->bits));
+  return {hn::BitCast(F32(), hn::ShiftLeft<16>(bits)),
+          hn::BitCast(F32(), hn::And(bits, hn::Set(U32(), 0xFFFF0000u)))};
+}
+HWY_INLINE hn::Vec<Bits16> narrow_both(bf16, Both v) {
+  return hn::OddEven(hn::BitCast(Bits16(), bf16_high_bits_of(v.second)),
+                     hn::BitCast(Bits16(), bf16_bits_of(v.first)));
+}
+
 template <class T>
 struct HalfBlock {
   using Lane = float;
   using D = F32;
-  using Storage = hn::ScalableTag<std::uint16_t>;
+  using Storage = Bits16;
   template <class Op>
   static HWY_INLINE hn::Vec<Storage> map(const Op& op, const T* from) {
-    const auto low = narrow(T{}, op(widen(from)));
-    const auto high = narrow(T{}, op(widen(from + hn::Lanes(F32()))));
-    return hn::Combine(Storage(), high, low);
+    const Both v = widen_both(from);
+    return narrow_both(T{}, {op(v.first), op(v.second)});
   }
   static HWY_INLINE void store(hn::Vec<Storage> v, T* to) { hn::StoreU(v, Storage(), &to->bits); }
   static HWY_INLINE void stream(hn::Vec<Storage> v, T* to) { hn::Stream(v, Storage(), &to->bits); }
