@@ -125,10 +125,10 @@ def scatter_sum_dim1(data: Data, outer: int, rows: int, channels: int, per_group
     groups = max(1, rows // per_group)
     src, index = data.values(outer, rows, channels), data.below(groups, rows)
     columns = index[None, :, None].expand(outer, -1, channels)
-    theirs = torch.zeros(outer, groups, channels)
+    shape = outer, groups, channels
     return lambda: turnout.torch.scatter_sum(src, index, 1, groups), {
-        "index_add_": lambda: theirs.zero_().index_add_(1, index, src),
-        "scatter_add_": lambda: theirs.zero_().scatter_add_(1, columns, src),
+        "zeros, index_add_": lambda: torch.zeros(shape).index_add_(1, index, src),
+        "zeros, scatter_add_": lambda: torch.zeros(shape).scatter_add_(1, columns, src),
     }
 
 

@@ -146,7 +146,9 @@ def test_messages():
     with pytest.raises(ValueError, match=r"^gather_csr: src\.shape\[1\] is 2, expected 1, the segments"):
         gather_csr(src, torch.tensor([[0, 1]]))
     for function, first in ((segment_csr, src.T), (gather_csr, src[:1])):
-        with pytest.raises(ValueError, match=rf"^{function.__name__}: indptr has dtype float32, expected int32"):
+        with pytest.raises(
+            ValueError, match=rf"^{function.__name__}: indptr has dtype float32, expected int32"
+        ):
             function(first, torch.tensor([[0, 2.5]]))
     with pytest.raises(ValueError, match=r"^ingroup_indices: groups\[1\] is -1, expected 0 or more"):
         ingroup_indices(torch.tensor([0, -1]))

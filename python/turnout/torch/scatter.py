@@ -116,8 +116,11 @@ def _reduced(name: str, op: Callable, src, index, dim, dim_size):
     if index.dim() == 1 and dim == 0:
         return op(src, index, dim_size)
     dim = _normal_dim(name, src, dim)
-    if index.dim() == 1:
-        return _transposed(op(src.transpose(0, dim), index, dim_size), dim)
+    if index.dim() == 1:  # swapping two dimensions takes half the time of movedim
+        results = op(src.transpose(0, dim), index, dim_size)
+        if type(results) is not tuple:
+            return results.transpose(0, dim)
+        return tuple([result.transpose(0, dim) for result in results])
     rows = src.movedim(dim, 0)
     index = _expanded(name, index, src)
     others = [d for d in range(src.dim()) if d != dim]
@@ -130,13 +133,6 @@ def _reduced(name: str, op: Callable, src, index, dim, dim_size):
     if isinstance(results, tuple):
         return tuple(result.movedim(0, dim) for result in results)
     return results.movedim(0, dim)
-
-
-def _transposed(results: torch.Tensor | tuple[torch.Tensor, ...], dim: int):
-    """Swaps dimension 0 and ``dim``, which takes half the time of ``movedim``."""
-    if isinstance(results, tuple):
-        return tuple(result.transpose(0, dim) for result in results)
-    return results.transpose(0, dim)
 
 
 def _reduced_one_by_one(name: str, op: Callable, rows, index, dim, dim_size):
