@@ -16,11 +16,11 @@ namespace {
 // A table that does not stay in the cache is updated in main memory, which takes longer than grouping the
 // rows, unless rows are so short that the grouping takes most of the time.
 constexpr std::int64_t kCachedBytes = 1 << 20, kMostBytes = 8 << 20;
-constexpr std::int64_t kSliceBytes = 64, kSliceStep = kSliceBytes / 4;  // threads share no lines of a group
 constexpr std::int64_t kShortRowBytes = 64;
-constexpr int kFewThreads = 4;  // with more, threads that group rows are faster than one that adds
-// Slices are as long as each other, so the call waits for the thread that wakes last.
-constexpr std::int64_t kSlicedBytes = 2 * kParallelBytes;
+// Two threads that group rows take longer than one that adds them if the rows are short or there are few.
+constexpr std::int64_t kNarrowBytes = 128, kNarrowBytesOfNearTable = 256, kNearBytes = 64 << 10;
+constexpr std::int64_t kFewBytes = 2 * kParallelBytes;
+constexpr int kFewThreads = 4;
 
 bool is_half(DType dtype) { return size_of(dtype) == 2; }
 std::int64_t lane_bytes(DType dtype) { return std::max<std::int64_t>(size_of(dtype), 4); }
@@ -30,27 +30,15 @@ std::int64_t lane_bytes(DType dtype) { return std::max<std::int64_t>(size_of(dty
 bool DirectPlan::pays(int threads) const {
   const std::int64_t bytes = groups_ * row_bytes_;
   if (groups_ > 2 * rows_ || bytes > (row_bytes_ <= kShortRowBytes ? kMostBytes : kCachedBytes)) return false;
-  return rows_ * row_bytes_ < kSlicedBytes || threads <= std::max<std::int64_t>(slices(), kFewThreads);
-}
-
-std::int64_t DirectPlan::slices() const {
-  return rows_ * row_bytes_ < kSlicedBytes ? 1 : std::max<std::int64_t>(1, row_bytes_ / kSliceBytes / 2);
+  if (threads == 1 || rows_ * row_bytes_ < kFewBytes) return true;
+  return threads <= kFewThreads &&
+         row_bytes_ < (bytes <= kNearBytes ? kNarrowBytesOfNearTable : kNarrowBytes);
 }
 
 template <class Add>
-void DirectPlan::run(Context& context, Call& call, const Add& add) const {
-  const std::int64_t parts = std::min<std::int64_t>(slices(), context.threads());
-  call.chose("in order", static_cast<int>(parts));
-  const auto first_of = [&](std::int64_t part) {
-    return part == parts ? channels_ : channels_ * part / parts / kSliceStep * kSliceStep;
-  };
-  parallel_for(context, parts, 1, [&](std::int64_t begin, std::int64_t end) {
-    const Stop stop;
-    for (std::int64_t part = begin; part < end; ++part)
-      static_cast<void>(stop.blocks(0, rows_, [&](std::int64_t first, std::int64_t last) {
-        add(first, last, first_of(part), first_of(part + 1));
-      }));
-  });
+void DirectPlan::run(Call& call, const Add& add) const {
+  call.chose("in order", 1);
+  serial_for(0, rows_, add);
 }
 
 DirectSums::DirectSums(std::int64_t rows, const Tensor& out, Reduce reduce_type)
@@ -67,9 +55,7 @@ void DirectSums::run(Context& context, Call& call, const std::int32_t* map, cons
   void* sums = is_half(out_.dtype) ? scratch.take<float>(plan_.elements()) : out_.data;
   std::memset(sums, 0, static_cast<std::size_t>(plan_.elements() * lane_bytes(out_.dtype)));
   const DirectTask task{map, plan_.channels(), src, sums};
-  plan_.run(context, call, [&](std::int64_t first, std::int64_t last, std::int64_t begin, std::int64_t end) {
-    add(task, first, last, begin, end);
-  });
+  plan_.run(call, [&](std::int64_t first, std::int64_t last) { add(task, first, last); });
   if (!is_half(out_.dtype) && reduce_type_ != Reduce::mean) return;
   std::int32_t* counts = nullptr;
   if (reduce_type_ == Reduce::mean) {
@@ -106,9 +92,7 @@ void DirectExtremes::run(Context& context, Call& call, const std::int32_t* map, 
   kernels.start(which_, out_.dtype)(elements, best);
   if (from != nullptr) std::fill_n(from, elements, static_cast<std::int32_t>(plan_.rows()));
   const auto add = kernels.add(which_, out_.dtype, from != nullptr);
-  plan_.run(context, call, [&](std::int64_t first, std::int64_t last, std::int64_t begin, std::int64_t end) {
-    add(task, first, last, begin, end);
-  });
+  plan_.run(call, [&](std::int64_t first, std::int64_t last) { add(task, first, last); });
   kernels.finish(which_, out_.dtype)(elements, best, out_.data);
   if (from != nullptr)
     visit_index(arg_.dtype, [&](auto type) {

@@ -9,18 +9,19 @@
 
 namespace turnout::families::dynamic_scatter {
 
-// When this takes less time, and how threads share the work: each owns a slice of the channels.
+// When this takes less time. It runs on one thread: with a slice of the channels for each of several threads,
+// all of them fetch all rows.
 class DirectPlan {
  public:
   // lane_bytes: what the table of the groups has for each channel.
   DirectPlan(std::int64_t rows, std::int64_t groups, std::int64_t channels, std::int64_t lane_bytes)
       : rows_(rows), groups_(groups), channels_(channels), row_bytes_(channels * lane_bytes) {}
 
-  // Whether the table stays in the cache, and there are enough slices for the threads.
+  // Whether the table stays in the cache, and threads that group rows are not faster.
   bool pays(int threads) const;
-  // Calls add(first row, last row, first channel, last channel) for each slice, in ranges of rows.
+  // Calls add(first row, last row) for ranges that cover all rows.
   template <class Add>
-  void run(Context& context, core::Call& call, const Add& add) const;
+  void run(core::Call& call, const Add& add) const;
 
   std::int64_t rows() const { return rows_; }
   std::int64_t groups() const { return groups_; }
@@ -28,8 +29,6 @@ class DirectPlan {
   std::int64_t elements() const { return groups_ * channels_; }
 
  private:
-  std::int64_t slices() const;
-
   std::int64_t rows_, groups_, channels_, row_bytes_;
 };
 

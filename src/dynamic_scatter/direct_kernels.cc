@@ -30,29 +30,26 @@ void add_narrow(const DirectTask& task, std::int64_t first, std::int64_t last) {
 }
 
 template <class T>
-void add(const DirectTask& task, std::int64_t first, std::int64_t last, std::int64_t begin,
-         std::int64_t end) {
+void add(const DirectTask& task, std::int64_t first, std::int64_t last) {
   using Lane = typename Block<T>::Lane;
   const hn::ScalableTag<Lane> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const std::int64_t channels = task.channels, count = end - begin;
-  if (count == channels) {
-    if (channels == 1) return add_narrow<T, 1>(task, first, last);
-    if (channels == 2) return add_narrow<T, 2>(task, first, last);
-    if (channels == 3) return add_narrow<T, 3>(task, first, last);
-    if (channels == 4) return add_narrow<T, 4>(task, first, last);
-  }
+  const std::int64_t channels = task.channels;
+  if (channels == 1) return add_narrow<T, 1>(task, first, last);
+  if (channels == 2) return add_narrow<T, 2>(task, first, last);
+  if (channels == 3) return add_narrow<T, 3>(task, first, last);
+  if (channels == 4) return add_narrow<T, 4>(task, first, last);
   constexpr std::int64_t kAhead = 8;  // rows
-  const auto* const src = static_cast<const T*>(task.src) + begin;
-  auto* const sums = static_cast<Lane*>(task.sums) + begin;
+  const auto* const src = static_cast<const T*>(task.src);
+  auto* const sums = static_cast<Lane*>(task.sums);
   for (std::int64_t x = first; x < last; ++x) {
     if (x + kAhead < last) fetch_line(sums + task.map[x + kAhead] * channels);
     const T* const from = src + x * channels;
     Lane* const to = sums + task.map[x] * channels;
     std::int64_t c = 0;
-    for (; c + lanes <= count; c += lanes)
+    for (; c + lanes <= channels; c += lanes)
       hn::StoreU(hn::Add(hn::LoadU(d, to + c), widen(from + c)), d, to + c);
-    for (; c < count; ++c) to[c] = to[c] + lane_of(from[c]);
+    for (; c < channels; ++c) to[c] = to[c] + lane_of(from[c]);
   }
 }
 

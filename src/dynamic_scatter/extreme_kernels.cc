@@ -169,31 +169,28 @@ void add_narrow(const DirectExtremeTask& task, std::int64_t first, std::int64_t 
 }
 
 template <class T, Extreme kWhich, bool kRows>
-void add(const DirectExtremeTask& task, std::int64_t first, std::int64_t last, std::int64_t begin,
-         std::int64_t end) {
+void add(const DirectExtremeTask& task, std::int64_t first, std::int64_t last) {
   using Lane = typename Block<T>::Lane;
   const hn::ScalableTag<Lane> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const std::int64_t channels = task.channels, count = end - begin;
-  if (count == channels) {
-    if (channels == 1) return add_narrow<T, kWhich, kRows, 1>(task, first, last);
-    if (channels == 2) return add_narrow<T, kWhich, kRows, 2>(task, first, last);
-    if (channels == 3) return add_narrow<T, kWhich, kRows, 3>(task, first, last);
-    if (channels == 4) return add_narrow<T, kWhich, kRows, 4>(task, first, last);
-  }
+  const std::int64_t channels = task.channels;
+  if (channels == 1) return add_narrow<T, kWhich, kRows, 1>(task, first, last);
+  if (channels == 2) return add_narrow<T, kWhich, kRows, 2>(task, first, last);
+  if (channels == 3) return add_narrow<T, kWhich, kRows, 3>(task, first, last);
+  if (channels == 4) return add_narrow<T, kWhich, kRows, 4>(task, first, last);
   constexpr std::int64_t kAhead = 8;                      // rows
   constexpr bool kVectors = !kRows || sizeof(Lane) == 4;  // so that row numbers have the lanes of values
-  const auto* const src = static_cast<const T*>(task.src) + begin;
-  auto* const best = static_cast<Lane*>(task.best) + begin;
+  const auto* const src = static_cast<const T*>(task.src);
+  auto* const best = static_cast<Lane*>(task.best);
   for (std::int64_t x = first; x < last; ++x) {
     if (x + kAhead < last) fetch_line(best + task.map[x + kAhead] * channels);
     const T* const row = src + x * channels;
     Lane* const to = best + task.map[x] * channels;
-    std::int32_t* const from = kRows ? task.from + begin + task.map[x] * channels : nullptr;
+    std::int32_t* const from = kRows ? task.from + task.map[x] * channels : nullptr;
     const auto number = static_cast<std::int32_t>(x);
     std::int64_t c = 0;
     if constexpr (kVectors) {
-      for (; c + lanes <= count; c += lanes) {
+      for (; c + lanes <= channels; c += lanes) {
         const auto v = widen(row + c), old = hn::LoadU(d, to + c);
         const auto is_taken = is_beyond<kWhich>(v, old);
         hn::StoreU(hn::IfThenElse(is_taken, v, old), d, to + c);
@@ -204,7 +201,7 @@ void add(const DirectExtremeTask& task, std::int64_t first, std::int64_t last, s
         }
       }
     }
-    add_elements<T, kWhich, kRows, 0>(row + c, count - c, number, to + c, kRows ? from + c : nullptr);
+    add_elements<T, kWhich, kRows, 0>(row + c, channels - c, number, to + c, kRows ? from + c : nullptr);
   }
 }
 

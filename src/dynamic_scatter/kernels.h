@@ -41,9 +41,8 @@ struct DirectTask {
   void* sums;       // [groups, channels] in the type that sums are computed in
 };
 struct DirectKernels {
-  // Adds channels begin .. end-1 of rows first .. last-1.
-  using Add = void (*)(const DirectTask& task, std::int64_t first, std::int64_t last, std::int64_t begin,
-                       std::int64_t end);
+  // Adds rows first .. last-1.
+  using Add = void (*)(const DirectTask& task, std::int64_t first, std::int64_t last);
   Add (*add)(DType dtype);
   // to[g] = sums[g], divided by counts[g] for a mean. `to` may be `sums`.
   using Finish = void (*)(const void* sums, const std::int32_t* counts, std::int64_t groups,
@@ -97,9 +96,8 @@ struct ExtremeKernels {
   // Sets `elements` values to the one that they start from.
   using Start = void (*)(std::int64_t elements, void* best);
   Start (*start)(Extreme which, DType src);
-  // Compares channels begin .. end-1 of rows first .. last-1 with those of their groups.
-  using Add = void (*)(const DirectExtremeTask& task, std::int64_t first, std::int64_t last,
-                       std::int64_t begin, std::int64_t end);
+  // Compares rows first .. last-1 with those of their groups.
+  using Add = void (*)(const DirectExtremeTask& task, std::int64_t first, std::int64_t last);
   Add (*add)(Extreme which, DType src, bool has_rows);
   // Writes the values; those that are still at the start are 0. `out` may be `best`.
   using Finish = void (*)(std::int64_t elements, const void* best, void* out);
