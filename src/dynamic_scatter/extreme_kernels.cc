@@ -43,11 +43,12 @@ HWY_INLINE auto is_beyond(V v, V best) {
   }
 }
 
-// Row numbers, in lanes as wide as the compared values.
-template <class V, class Index>
-HWY_INLINE void store_rows(V v, Index* to) {
+// Stores the numbers of rows, given in lanes as wide as the compared values.
+template <class Index, class V>
+HWY_INLINE void store_rows_as(V v, void* arg, std::int64_t at) {
   using Number = hn::TFromV<V>;
   const hn::ScalableTag<Number> d;
+  auto* const to = static_cast<Index*>(arg) + at;
   if constexpr (sizeof(Number) == sizeof(Index)) {
     hn::StoreU(v, d, to);
   } else {
@@ -56,26 +57,35 @@ HWY_INLINE void store_rows(V v, Index* to) {
     for (std::size_t i = 0; i < hn::Lanes(d); ++i) to[i] = static_cast<Index>(numbers[i]);
   }
 }
+template <class V>
+HWY_INLINE void store_rows(V v, const ExtremeTask& task, void* arg, std::int64_t at) {
+  if (task.arg_bytes == 4) return store_rows_as<std::int32_t>(v, arg, at);
+  store_rows_as<std::int64_t>(v, arg, at);
+}
+inline void store_row(std::int64_t row, const ExtremeTask& task, void* arg, std::int64_t at) {
+  if (task.arg_bytes == 4) {
+    static_cast<std::int32_t*>(arg)[at] = static_cast<std::int32_t>(row);
+  } else {
+    static_cast<std::int64_t*>(arg)[at] = row;
+  }
+}
 
-struct NoRows {};  // instead of an Index
-template <class Index>
-inline constexpr bool kHasRows = !std::is_same_v<Index, NoRows>;
-
-// Reduces kVectors vectors of channels of one group.
-template <class T, class Index, Extreme kWhich, int kVectors>
-HWY_INLINE void reduce_columns(const T* src, std::int64_t channels, const std::int32_t* order,
-                               std::int64_t count, std::int64_t none, T* out, Index* argmax) {
+// Reduces kVectors vectors of channels of one group. `at` is the place of the first one in `arg`.
+template <class T, Extreme kWhich, bool kRows, int kVectors>
+HWY_INLINE void reduce_columns(const ExtremeTask& task, const T* src, const std::int32_t* order,
+                               std::int64_t count, T* out, void* arg, std::int64_t at) {
   const hn::ScalableTag<typename Block<T>::Lane> d;
   const hn::RebindToSigned<decltype(d)> di;
   using Number = hn::TFromD<decltype(di)>;
   constexpr std::int64_t kLanes = HWY_MAX_BYTES / sizeof(typename Block<T>::Lane);
-  const auto no_row = hn::Set(di, static_cast<Number>(none));
+  const auto no_row = hn::Set(di, static_cast<Number>(task.groups.points));
   hn::Vec<decltype(d)> best[kVectors];
   hn::Vec<decltype(di)> from[kVectors];
   for (int k = 0; k < kVectors; ++k) {
     best[k] = hn::Set(d, start_of<T, kWhich>());
     from[k] = no_row;
   }
+  const std::int64_t channels = task.channels;
   for (std::int64_t i = 0; i < count; ++i) {
     const T* const row = src + order[i] * channels;
     const auto number = hn::Set(di, static_cast<Number>(order[i]));
@@ -83,18 +93,18 @@ HWY_INLINE void reduce_columns(const T* src, std::int64_t channels, const std::i
       const auto v = widen(row + k * kLanes);
       const auto is_taken = is_beyond<kWhich>(v, best[k]);
       best[k] = hn::IfThenElse(is_taken, v, best[k]);
-      if constexpr (kHasRows<Index>) from[k] = hn::IfThenElse(hn::RebindMask(di, is_taken), number, from[k]);
+      if constexpr (kRows) from[k] = hn::IfThenElse(hn::RebindMask(di, is_taken), number, from[k]);
     }
   }
   for (int k = 0; k < kVectors; ++k) {
     const auto is_empty = hn::Eq(best[k], hn::Set(d, start_of<T, kWhich>()));
     store_rounded(hn::IfThenZeroElse(is_empty, best[k]), out + k * kLanes);
-    if constexpr (kHasRows<Index>) store_rows(from[k], argmax + k * kLanes);
+    if constexpr (kRows) store_rows(from[k], task, arg, at + k * kLanes);
   }
 }
 
-template <class T, class Index, Extreme kWhich>
-void reduce(const ExtremeTask& task, std::int64_t first, std::int64_t last, void* out_rows, void* arg_rows) {
+template <class T, Extreme kWhich, bool kRows>
+void reduce(const ExtremeTask& task, std::int64_t first, std::int64_t last, void* out_rows, void* arg) {
   constexpr std::int64_t kLanes = HWY_MAX_BYTES / sizeof(typename Block<T>::Lane);
   const VoxelGroups& groups = task.groups;
   const std::int64_t channels = task.channels, none = groups.points;
@@ -102,17 +112,15 @@ void reduce(const ExtremeTask& task, std::int64_t first, std::int64_t last, void
   auto* out = static_cast<T*>(out_rows);
   // Without points src is not read, but offsets from null are undefined.
   const auto* const src = task.src == nullptr ? out : static_cast<const T*>(task.src);
-  [[maybe_unused]] auto* arg = static_cast<Index*>(arg_rows);
   for (std::int64_t v = first; v < last; ++v, out += channels) {
-    const std::int64_t begin = groups.starts[v], count = groups.count(v);
+    const std::int64_t begin = groups.starts[v], count = groups.count(v), place = (v - first) * channels;
     const std::int32_t* const order = groups.order + begin;
     fetch_rows(src, groups, channels, ahead, begin, count, fetch);
-    const auto arg_at = [&](std::int64_t j) { return kHasRows<Index> ? arg + j : nullptr; };
     std::int64_t j = 0;
     for (; j + 4 * kLanes <= channels; j += 4 * kLanes)
-      reduce_columns<T, Index, kWhich, 4>(src + j, channels, order, count, none, out + j, arg_at(j));
+      reduce_columns<T, kWhich, kRows, 4>(task, src + j, order, count, out + j, arg, place + j);
     for (; j + kLanes <= channels; j += kLanes)
-      reduce_columns<T, Index, kWhich, 1>(src + j, channels, order, count, none, out + j, arg_at(j));
+      reduce_columns<T, kWhich, kRows, 1>(task, src + j, order, count, out + j, arg, place + j);
     for (; j < channels; ++j) {
       auto best = start_of<T, kWhich>();
       std::int64_t from = none;
@@ -123,9 +131,8 @@ void reduce(const ExtremeTask& task, std::int64_t first, std::int64_t last, void
         from = is_taken ? order[i] : from;
       }
       out[j] = from == none ? T{} : rounded<T>(best);
-      if constexpr (kHasRows<Index>) arg[j] = static_cast<Index>(from);
+      if constexpr (kRows) store_row(from, task, arg, place + j);
     }
-    if constexpr (kHasRows<Index>) arg += channels;
   }
 }
 
@@ -243,16 +250,10 @@ auto visit_extreme(DType src, Extreme which, const F& f) {
   });
 }
 
-ExtremeKernels::Range pick_reduce(Extreme which, DType src, DType arg) {
-  return visit_index(arg, [&](auto index) {
-    return visit_extreme(src, which, [](auto type, auto extreme) -> ExtremeKernels::Range {
-      return &reduce<typename decltype(type)::type, typename decltype(index)::type, extreme()>;
-    });
-  });
-}
-ExtremeKernels::Range pick_reduce_values(Extreme which, DType src) {
-  return visit_extreme(src, which, [](auto type, auto extreme) -> ExtremeKernels::Range {
-    return &reduce<typename decltype(type)::type, NoRows, extreme()>;
+ExtremeKernels::Range pick_reduce(Extreme which, DType src, bool has_rows) {
+  return visit_extreme(src, which, [&](auto type, auto extreme) -> ExtremeKernels::Range {
+    using T = typename decltype(type)::type;
+    return has_rows ? &reduce<T, extreme(), true> : &reduce<T, extreme(), false>;
   });
 }
 
@@ -281,8 +282,8 @@ ExtremeKernels::BackwardRange pick_backward(DType grad, DType argmax) {
   });
 }
 
-constexpr ExtremeKernels kExtremeKernels = {&pick_reduce, &pick_reduce_values, &pick_start,
-                                            &pick_add,    &pick_finish,        &pick_backward};
+constexpr ExtremeKernels kExtremeKernels = {&pick_reduce, &pick_start, &pick_add, &pick_finish,
+                                            &pick_backward};
 
 TURNOUT_ISA_END
 

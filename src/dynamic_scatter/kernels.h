@@ -68,7 +68,8 @@ enum class Extreme : std::uint8_t { minimum, maximum };
 struct ExtremeTask {
   VoxelGroups groups;
   std::int64_t channels;
-  const void* src;  // [points, channels]
+  const void* src;         // [points, channels]
+  std::int64_t arg_bytes;  // of the number of a row: 4, 8, or 0 for values only
 };
 struct ExtremeBackwardTask {
   const std::int32_t* map;  // [points]
@@ -87,11 +88,10 @@ struct DirectExtremeTask {
 };
 
 struct ExtremeKernels {
-  // Reduces voxels first .. last-1 into consecutive rows that begin at `out` and `arg`.
+  // Reduces voxels first .. last-1 into consecutive rows that begin at `out` and, with rows, at `arg`.
   using Range = void (*)(const ExtremeTask& task, std::int64_t first, std::int64_t last, void* out,
                          void* arg);
-  Range (*reduce)(Extreme which, DType src, DType arg);
-  Range (*reduce_values)(Extreme which, DType src);  // ignores `arg`
+  Range (*reduce)(Extreme which, DType src, bool has_rows);
 
   // Sets `elements` values to the one that they start from.
   using Start = void (*)(std::int64_t elements, void* best);

@@ -67,20 +67,12 @@ void reduce_rows(Context& context, Call& call, const VoxelGroups& groups, const 
   fill_rows(voxel_feats, groups.voxels, reduce_type);
 }
 
-ExtremeKernels::Range extreme_of(const Context& context, const ConstTensor& src, const Tensor& arg,
-                                 Extreme which) {
-  const ExtremeKernels& kernels = extreme_kernels(context.isa());
-  return arg.is_absent() ? kernels.reduce_values(which, src.dtype)
-                         : kernels.reduce(which, src.dtype, arg.dtype);
-}
-
 void extreme_rows(Context& context, Call& call, const VoxelGroups& groups, const ConstTensor& src,
                   const Tensor& out, const Tensor& arg, Extreme which) {
   const bool has_arg = !arg.is_absent();
   const std::int64_t channels = src.shape[1];
-  const ExtremeTask task{groups, channels, src.data};
-  const std::int64_t row_bytes = channels * size_of(src.dtype);
-  const std::int64_t arg_bytes = has_arg ? channels * size_of(arg.dtype) : 0;
+  const ExtremeTask task{groups, channels, src.data, has_arg ? size_of(arg.dtype) : 0};
+  const std::int64_t row_bytes = channels * size_of(src.dtype), arg_bytes = channels * task.arg_bytes;
   const std::int64_t longer = std::max(row_bytes, arg_bytes);
   auto* const to = static_cast<std::byte*>(out.data);
   auto* const to_arg = static_cast<std::byte*>(arg.data);
@@ -88,7 +80,7 @@ void extreme_rows(Context& context, Call& call, const VoxelGroups& groups, const
   const bool parallel = is_parallel(groups, row_bytes);
   const bool stream = is_streamed(groups.voxels * longer) && longer <= kTileBytes;
   call.chose(stream ? "by voxel, streamed" : "by voxel", parallel ? context.threads() : 1);
-  const auto reduce = extreme_of(context, src, arg, which);
+  const auto reduce = extreme_kernels(context.isa()).reduce(which, src.dtype, has_arg);
   const CopyKernels& copy = copy_kernels(context.isa());
   for_voxel_ranges(context, groups, row_bytes, parallel, [&](std::int64_t first, std::int64_t last) {
     if (!stream) return reduce(task, first, last, to + first * row_bytes, arg_at(first));

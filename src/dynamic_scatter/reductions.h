@@ -74,8 +74,6 @@ void reduce_rows(Context& context, core::Call& call, const VoxelGroups& groups, 
 // of a voxel without points are 0 and the number of points.
 void extreme_rows(Context& context, core::Call& call, const VoxelGroups& groups, const ConstTensor& src,
                   const Tensor& out, const Tensor& arg, Extreme which);
-ExtremeKernels::Range extreme_of(const Context& context, const ConstTensor& src, const Tensor& arg,
-                                 Extreme which);
 
 void write_map(Context& context, const VoxelGroups& groups, const Tensor& map);
 void write_counts(Context& context, const VoxelGroups& groups, const Tensor& counts);

@@ -97,11 +97,12 @@ void extreme_touched(Context& context, Call& call, const ConstTensor& src, const
   const TouchedGroups touched =
       touched_groups(call, index, out.shape[0], call.scratch(touched_bytes(index.shape[0])));
   const std::int64_t channels = src.shape[1], row_bytes = channels * size_of(src.dtype);
-  const ExtremeTask task{touched.numbered(), channels, src.data};
-  const auto reduce = extreme_of(context, src, arg, which);
+  const bool has_arg = !arg.is_absent();
+  const ExtremeTask task{touched.numbered(), channels, src.data, has_arg ? size_of(arg.dtype) : 0};
+  const auto reduce = extreme_kernels(context.isa()).reduce(which, src.dtype, has_arg);
   const CopyKernels& copy = copy_kernels(context.isa());
   auto* const to = static_cast<std::byte*>(out.data);
-  if (arg.is_absent())
+  if (!has_arg)
     return touched.for_all(
         context, out.shape[0], row_bytes,
         [&](std::int64_t number, std::int64_t group) {

@@ -290,16 +290,18 @@ void compare_by_group(const IndexCase<T, Index>& c) {
   for (const Isa isa : supported_isas()) {
     Context context({.threads = 1, .isa = isa});
     core::Scratch scratch(context, grouping.scratch_bytes());
-    const own::ExtremeTask task{grouping.run(context, map.data(), scratch), c.channels, c.src.data()};
+    const own::ExtremeTask values{grouping.run(context, map.data(), scratch), c.channels, c.src.data(), 0};
+    own::ExtremeTask with_rows = values;
+    with_rows.arg_bytes = sizeof(Index);
     const std::int64_t elements = c.groups * c.channels;
     Guarded<T> out(elements), only(elements);
     Guarded<Index> arg(elements);
-    const DType dtype = c.src_view().dtype, index = c.index_view().dtype;
+    const DType dtype = c.src_view().dtype;
     const own::ExtremeKernels& kernels = own::extreme_kernels(isa);
     for (const auto& expected : extremes) {
       SCOPED_TRACE(expected.name);
-      kernels.reduce(expected.which, dtype, index)(task, 0, c.groups, out.data(), arg.data());
-      kernels.reduce_values(expected.which, dtype)(task, 0, c.groups, only.data(), nullptr);
+      kernels.reduce(expected.which, dtype, true)(with_rows, 0, c.groups, out.data(), arg.data());
+      kernels.reduce(expected.which, dtype, false)(values, 0, c.groups, only.data(), nullptr);
       expect_same(out, expected.out, "values by group");
       expect_same(arg, expected.arg, "rows by group");
       expect_same(only, expected.out, "values without rows by group");

@@ -1,6 +1,5 @@
 // Grouped matrix products: each group of rows is multiplied by its own matrix; and the matrices' gradients.
 #include <algorithm>
-#include <cstring>
 
 #include "core/dtypes.h"
 #include "core/pieces.h"
@@ -125,7 +124,7 @@ void add_products(Context& context, Call& call, const ConstTensor& input, const 
   const matrix::RowProducts<Lane> products(context.isa(), input.dtype);
   const auto& kernels = products.kernels();
   // Sums in the dtype of the result, without padding, need no memory of their own.
-  const bool adds_in_place = size == sizeof(Lane) && kernels.padded(columns) == columns;
+  const bool adds_in_place = size == sizeof(Lane) && kernels.padded(columns) == columns && depth > 0;
   const std::int64_t stride = adds_in_place ? columns : sums_stride(kernels, columns);
   const std::int64_t rows_of_block = std::clamp<std::int64_t>(
       kGradientBytes / std::max<std::int64_t>(stride * std::int64_t{sizeof(Lane)}, 1), 8,
@@ -161,10 +160,10 @@ void add_products(Context& context, Call& call, const ConstTensor& input, const 
           const std::int64_t count = std::min(rows_of_block, depth - at);
           auto* to = static_cast<std::byte*>(weight_grad.data) + (g * depth + at) * columns * size;
           if (begins[g] == begins[g + 1]) {
-            std::memset(to, 0, static_cast<std::size_t>(count * columns * size));
+            std::fill_n(to, count * columns * size, std::byte{0});
             if (!bias_grad.is_absent() && at == 0)
-              std::memset(static_cast<std::byte*>(bias_grad.data) + g * columns * size, 0,
-                          static_cast<std::size_t>(columns * size));
+              std::fill_n(static_cast<std::byte*>(bias_grad.data) + g * columns * size, columns * size,
+                          std::byte{0});
             continue;
           }
           auto* sum = adds_in_place ? reinterpret_cast<Lane*>(to) : own_sum;

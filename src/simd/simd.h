@@ -247,6 +247,7 @@ HWY_INLINE hn::Vec<U32> compress(hn::Vec<U32> v, hn::Mask<U32> mask) {
 HWY_INLINE hn::Vec<U32> compress(hn::Vec<U32> v, hn::Mask<U32> mask) { return hn::Compress(v, mask); }
 #endif
 
+// Whether each float is NaN.
 template <class V>
 HWY_INLINE auto is_nan(V v) {
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
