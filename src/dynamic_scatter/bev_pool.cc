@@ -219,8 +219,8 @@ bool pool_in_order(Call& call, const Grid& grid, const ConstTensor& feats, const
   return true;
 }
 
-// Reads the channels of each row's cell where they are. Transposing a cell takes less time than that, but pays
-// only if enough cells have rows.
+// Reads the channels of each row's cell where they are. Transposing a cell takes less time than that, but
+// pays only if enough cells have rows.
 void gather_few(Call& call, const Grid& grid, const std::int32_t* cell_of, const ConstTensor& grad_out,
                 const Tensor& grad_feats) {
   const std::int64_t rows = grad_feats.shape[0];

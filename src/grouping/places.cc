@@ -18,8 +18,8 @@ namespace {
 constexpr std::int64_t kGrain = (64 << 10) / kGrainDivisor;  // indices of a range
 constexpr std::int64_t kCopied = 256;  // indices that are copied before they are checked
 
-// Copies `count` values, which must be 0 .. rows-1, and adds `start` to each; others become -1. Returns whether
-// there were others. Each value is read once, into a copy of which several are checked at a time.
+// Copies `count` values, which must be 0 .. rows-1, and adds `start` to each; others become -1. Returns
+// whether there were others. Each value is read once, into a copy of which several are checked at a time.
 template <class Index>
 bool read_values(const Index* values, std::int64_t count, std::int64_t start, std::int64_t rows,
                  std::int32_t* to) {
@@ -40,8 +40,8 @@ bool read_values(const Index* values, std::int64_t count, std::int64_t start, st
   return any != 0;
 }
 
-// The same on all threads, for the values at begin .. end-1. Returns the first position with another value, or
-// `end`.
+// The same on all threads, for the values at begin .. end-1. Returns the first position with another value,
+// or `end`.
 template <class Index>
 std::int64_t read_range(Context& context, const Index* values, std::int64_t begin, std::int64_t end,
                         std::int64_t start, std::int64_t rows, std::int32_t* to) {

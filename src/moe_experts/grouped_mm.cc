@@ -108,8 +108,8 @@ void multiply_groups(Context& context, Call& call, const ConstTensor& input, con
 // Bytes of a weight gradient that a thread sums at a time.
 constexpr std::int64_t kGradientBytes = 256 << 10;
 
-// The elements from a row of sums to the next. Rows that are a power of two apart would share few lines of the
-// cache.
+// The elements from a row of sums to the next. Rows that are a power of two apart would share few lines of
+// the cache.
 template <class Lane>
 std::int64_t sums_stride(const matrix::Kernels<Lane>& kernels, std::int64_t columns) {
   const std::int64_t padded = kernels.padded(columns);

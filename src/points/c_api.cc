@@ -49,8 +49,8 @@ constexpr StepSpec kThreeNnSteps[] = {
 // The operators lease their memory from the context.
 constexpr ScratchBytes kNoScratch = {[](const Arguments&, const Positions&) { return std::size_t{0}; }};
 
-// ball_query() finds no point with a radius of 0, which finds those at the query here. This is the least radius
-// that finds them: its square is the least positive number.
+// ball_query() finds no point with a radius of 0, which finds those at the query here. This is the least
+// radius that finds them: its square is the least positive number.
 constexpr float kOnlyAtZero = 3.8e-23f;
 
 constexpr std::int64_t kRowGrain = 4096 / kGrainDivisor + 1;  // rows that a range copies
