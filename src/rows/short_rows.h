@@ -12,16 +12,18 @@ TURNOUT_ISA_BEGIN(rows)
 using namespace core;
 
 // The weighted sums of the rows of tokens. A row is two parts, at both of its ends, which may overlap. A sum
-// begins with -0, which changes no first term; a choice without a row adds +0.
-template <class T, class Weight, int kLanes>
+// begins with -0, which changes no first term; a choice without a row adds +0. kChoices: a constant number of
+// choices, or 0.
+template <class T, class Weight, int kLanes, int kChoices = 0>
 void gather_short(const GatherTask& task, const std::int64_t* rows, std::int64_t token, std::int64_t count,
-                  std::int64_t choices) {
+                  std::int64_t given_choices) {
   using Part = Few<T, kLanes>;
   using Lane = typename Block<T>::Lane;
   constexpr bool kWeighted = !std::is_same_v<Weight, void>;
   constexpr std::int64_t kAhead = 16;  // rows to prefetch
   const typename Part::D d;
   // Local copies, which stores to `to` cannot change.
+  const std::int64_t choices = kChoices > 0 ? kChoices : given_choices;
   const std::int64_t hidden = task.hidden, second = kLanes == 1 ? 0 : hidden - kLanes;
   const bool has_second = second > 0;
   const std::int64_t* const end = rows + count * choices;
@@ -58,6 +60,16 @@ void gather_short(const GatherTask& task, const std::int64_t* rows, std::int64_t
   }
 }
 
+// With one choice, the loop over choices would take as long as a short row.
+template <class T, class Weight, int kLanes>
+void gather_weighted(const GatherTask& task, const std::int64_t* rows, std::int64_t token, std::int64_t count,
+                     std::int64_t choices) {
+  if constexpr (sizeof(T) < 8) {
+    if (choices == 1) return gather_short<T, Weight, kLanes, 1>(task, rows, token, count, choices);
+  }
+  gather_short<T, Weight, kLanes>(task, rows, token, count, choices);
+}
+
 // Returns whether the rows are short enough for gather_short().
 template <class T, bool kWeighted>
 bool is_gathered_short(const GatherTask& task, const std::int64_t* rows, std::int64_t token,
@@ -67,9 +79,9 @@ bool is_gathered_short(const GatherTask& task, const std::int64_t* rows, std::in
     if constexpr (!kWeighted) {
       gather_short<T, void, kLanes>(task, rows, token, count, choices);
     } else if (task.f32_weights) {
-      gather_short<T, float, kLanes>(task, rows, token, count, choices);
+      gather_weighted<T, float, kLanes>(task, rows, token, count, choices);
     } else {
-      gather_short<T, T, kLanes>(task, rows, token, count, choices);
+      gather_weighted<T, T, kLanes>(task, rows, token, count, choices);
     }
   });
 }
