@@ -34,7 +34,7 @@ def test_gradients(scene, method):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_second_derivative_of_the_lowest_finite_number(scene, dtype):
-    """It is a maximum if there is no other number; -inf is not."""
+    """Without a larger number it is the maximum; -inf never is."""
     boxes, points, _ = scene
     rows = torch.full((40, 2), torch.finfo(dtype).min, dtype=dtype)
     rows[:, 1] = -torch.inf

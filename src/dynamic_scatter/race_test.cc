@@ -49,7 +49,7 @@ void flip_maps() {
 }
 
 TEST(DynamicScatterRaces, AMapThatChangesBetweenCheckAndUse) {
-  if (kThreadSanitizer) GTEST_SKIP() << "values change between loops, which is no race";
+  if (kThreadSanitizer) GTEST_SKIP() << "the values change between loops, on one thread";
   expect_survives([] {
     flip_maps<std::int32_t>();
     flip_maps<std::int64_t>();
@@ -104,7 +104,7 @@ void flip_coordinates(Index extent) {
 }
 
 TEST(DynamicScatterRaces, CoordinatesThatChangeBetweenLoops) {
-  if (kThreadSanitizer) GTEST_SKIP() << "values change between loops, which is no race";
+  if (kThreadSanitizer) GTEST_SKIP() << "the values change between loops, on one thread";
   expect_survives([] {
     flip_coordinates<std::int32_t>(20);  // ranked cells
     flip_coordinates<std::int64_t>(20);

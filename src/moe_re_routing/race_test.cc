@@ -54,7 +54,7 @@ struct Inverse {
 };
 
 TEST(MoeReRoutingRaces, AnIndexThatChangesBetweenCheckAndUse) {
-  if (kThreadSanitizer) GTEST_SKIP() << "values change between loops, which is no race";
+  if (kThreadSanitizer) GTEST_SKIP() << "the values change between loops, on one thread";
   expect_survives([] {
     for (const TokenIdx type : {TokenIdx::gather, TokenIdx::scatter}) {
       Inverse<std::int32_t> narrow;

@@ -25,7 +25,7 @@ std::vector<std::vector<std::int64_t>*> indices_of(FusedCase<float>& fused) {
 }
 
 TEST(RnntRaces, IndicesThatChangeBetweenCheckAndUse) {
-  if (kThreadSanitizer) GTEST_SKIP() << "values change between loops, which is no race";
+  if (kThreadSanitizer) GTEST_SKIP() << "the values change between loops, on one thread";
   expect_survives([] {
     FusedCase<float> fused = made();
     for (std::vector<std::int64_t>* indices : indices_of(fused)) {

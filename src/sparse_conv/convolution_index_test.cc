@@ -197,7 +197,7 @@ TEST_F(IndiceConvolutionIndexRefusals, WhatItIsMadeOf) {
 
 // Runs in a separate process. Changes between check and use must not cause an access outside the rows.
 TEST(IndiceConvolutionIndexRaces, AnIndexThatChangesBetweenCheckAndUse) {
-  if (kThreadSanitizer) GTEST_SKIP() << "values change between loops, which is no race";
+  if (kThreadSanitizer) GTEST_SKIP() << "the values change between loops, on one thread";
   expect_survives([] {
     const std::int64_t rows = 40'000;  // enough for several threads
     const PairTensors given(make_pairs(Order::sorted, 5, rows, rows, 3), false);

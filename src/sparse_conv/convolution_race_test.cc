@@ -59,7 +59,7 @@ struct Convolution {
 constexpr std::int64_t kRows = Convolution::kRows;
 
 TEST(ConvolutionRaces, PairsThatChangeBetweenCheckAndUse) {
-  if (kThreadSanitizer) GTEST_SKIP() << "values change between loops, which is no race";
+  if (kThreadSanitizer) GTEST_SKIP() << "the values change between loops, on one thread";
   expect_survives([] {
     for (const bool ascending : {false, true}) {
       Convolution c(ascending);
@@ -75,7 +75,7 @@ TEST(ConvolutionRaces, PairsThatChangeBetweenCheckAndUse) {
 }
 
 TEST(ConvolutionRaces, AKeptIndexThatChangesBetweenCheckAndUse) {
-  if (kThreadSanitizer) GTEST_SKIP() << "values change between loops, which is no race";
+  if (kThreadSanitizer) GTEST_SKIP() << "the values change between loops, on one thread";
   expect_survives([] {
     Convolution c(true);
     const auto size = static_cast<std::int64_t>(c.index.size());

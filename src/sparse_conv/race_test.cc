@@ -59,7 +59,7 @@ void flip_sites(const Kind& kind) {
 }
 
 TEST(SparseConvRaces, SitesThatChangeBetweenCheckAndUse) {
-  if (kThreadSanitizer) GTEST_SKIP() << "values change between loops, which is no race";
+  if (kThreadSanitizer) GTEST_SKIP() << "the values change between loops, on one thread";
   expect_survives([] {
     for (const Kind& kind : kKinds) flip_sites<std::int32_t>(kind);
   });
